@@ -1,0 +1,1 @@
+"""A job queue that lives in your PostgreSQL."""
