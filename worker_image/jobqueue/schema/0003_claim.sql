@@ -40,6 +40,7 @@ DECLARE
   free    integer;
   ok      tid[];
   rounds  integer := 0;
+  keys    integer := 0;
 BEGIN
   LOOP
     SELECT array_agg(p.ctid), count(*) FILTER (WHERE p.key_hash <> 0) INTO places, keyed
@@ -59,6 +60,7 @@ BEGIN
         CONTINUE WHEN NOT pg_try_advisory_xact_lock(__LOCK__ + cls.id, k.key_hash);
         SELECT cls.key_limit - count(*) INTO free FROM __SCHEMA__.lease l WHERE l.class_id = cls.id AND l.key_hash = k.key_hash;
         free := GREATEST(free, 0);
+        keys := keys + 1;
         ok := ok || k.rows[1:free];
         UPDATE __SCHEMA__.ready r SET lane = __SCHEMA__.parked_lane(r.key_hash) WHERE r.ctid = ANY (k.rows[free + 1:]);
       END LOOP;
@@ -67,8 +69,8 @@ BEGIN
       got := got || __SCHEMA__.lease_out(cls, worker, ok, moment, until);
     END IF;
     rounds := rounds + 1;
-    -- Only parked rows make another round worth while, and a claim parks a bounded number.
-    EXIT WHEN keyed = 0 OR cardinality(got) >= quota OR cardinality(ok) = cardinality(places) OR rounds >= 16;
+    -- Only parked rows make another round worth while. Bounded: each key takes one of the server's shared locks.
+    EXIT WHEN keyed = 0 OR keys >= 128 OR cardinality(got) >= quota OR cardinality(ok) = cardinality(places) OR rounds >= 16;
   END LOOP;
   RETURN got;
 END
@@ -249,21 +251,24 @@ DECLARE
   one   record;
   used  bigint;
 BEGIN
-  SELECT r.ctid, r.key_hash, r.tenant_hash INTO one FROM __SCHEMA__.ready r
-   WHERE r.lane = -1 AND r.class_id = cls.id AND r.run_after <= moment AND r.kind_version = ANY (lanes)
-   ORDER BY r.run_after, r.id LIMIT 1 FOR UPDATE SKIP LOCKED;
-  IF NOT FOUND THEN RETURN '{}'; END IF;
-  IF one.key_hash <> 0 THEN
-    IF NOT pg_try_advisory_xact_lock(__LOCK__ + cls.id, one.key_hash) THEN RETURN '{}'; END IF;
-    SELECT count(*) INTO used FROM __SCHEMA__.lease l WHERE l.class_id = cls.id AND l.key_hash = one.key_hash;
-    IF used >= cls.key_limit THEN RETURN '{}'; END IF;
-  END IF;
-  IF one.tenant_hash <> 0 AND cls.tenant_limit IS NOT NULL THEN
-    IF NOT pg_try_advisory_xact_lock(__LOCK__ - 1 - cls.id, one.tenant_hash) THEN RETURN '{}'; END IF;
-    SELECT count(*) INTO used FROM __SCHEMA__.lease l WHERE l.class_id = cls.id AND l.tenant_hash = one.tenant_hash;
-    IF used >= cls.tenant_limit THEN RETURN '{}'; END IF;
-  END IF;
-  RETURN __SCHEMA__.lease_out(cls, worker, ARRAY[one.ctid], moment, until);
+  FOR one IN
+    SELECT r.ctid, r.key_hash, r.tenant_hash FROM __SCHEMA__.ready r
+     WHERE r.lane = -1 AND r.class_id = cls.id AND r.run_after <= moment AND r.kind_version = ANY (lanes)
+     ORDER BY r.run_after, r.id LIMIT 32 FOR UPDATE SKIP LOCKED
+  LOOP
+    IF one.key_hash <> 0 THEN
+      CONTINUE WHEN NOT pg_try_advisory_xact_lock(__LOCK__ + cls.id, one.key_hash);
+      SELECT count(*) INTO used FROM __SCHEMA__.lease l WHERE l.class_id = cls.id AND l.key_hash = one.key_hash;
+      CONTINUE WHEN used >= cls.key_limit;
+    END IF;
+    IF one.tenant_hash <> 0 AND cls.tenant_limit IS NOT NULL THEN
+      CONTINUE WHEN NOT pg_try_advisory_xact_lock(__LOCK__ - 1 - cls.id, one.tenant_hash);
+      SELECT count(*) INTO used FROM __SCHEMA__.lease l WHERE l.class_id = cls.id AND l.tenant_hash = one.tenant_hash;
+      CONTINUE WHEN used >= cls.tenant_limit;
+    END IF;
+    RETURN __SCHEMA__.lease_out(cls, worker, ARRAY[one.ctid], moment, until);
+  END LOOP;
+  RETURN '{}';
 END
 $$;
 

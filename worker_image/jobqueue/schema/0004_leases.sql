@@ -270,7 +270,7 @@ BEGIN
     l := __SCHEMA__.own(g.id, g.token);
     id := g.id;
     IF l.id IS NULL THEN
-      result := CASE WHEN __SCHEMA__.ended_already(g.id, g.token, '{released}') THEN 'already' ELSE 'stale' END;
+      result := CASE WHEN __SCHEMA__.ended_already(g.id, g.token, '{released,dead,cancelled}') THEN 'already' ELSE 'stale' END;
     ELSE
       result := __SCHEMA__.put_back(l, 'released', l.due_at, release_many.reason, NULL);
     END IF;
@@ -306,7 +306,7 @@ BEGIN
     l := __SCHEMA__.own(g.id, g.token);
     id := g.id;
     IF l.id IS NULL THEN
-      result := CASE WHEN __SCHEMA__.ended_already(g.id, g.token, '{snoozed}') THEN 'already' ELSE 'stale' END;
+      result := CASE WHEN __SCHEMA__.ended_already(g.id, g.token, '{snoozed,dead,cancelled}') THEN 'already' ELSE 'stale' END;
     ELSE
       result := __SCHEMA__.put_back(l, 'snoozed', g.until, NULL, NULL);
     END IF;

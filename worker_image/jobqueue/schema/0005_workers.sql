@@ -78,28 +78,33 @@ LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS $$
 #variable_conflict use_column
 DECLARE
-  l __SCHEMA__.lease;
-  n integer := 0;
+  held  __SCHEMA__.lease[];
+  l     __SCHEMA__.lease;
 BEGIN
   -- First, so that a claim still under way is waited for and none follows.
   UPDATE __SCHEMA__.worker w SET state = 'gone', seen_at = clock_timestamp() WHERE w.id = forget_worker.worker;
   DELETE FROM __SCHEMA__.sleeper s WHERE s.worker_id = forget_worker.worker;
-  FOR l IN SELECT x.* FROM __SCHEMA__.lease x WHERE x.worker_id = forget_worker.worker ORDER BY x.id FOR UPDATE LOOP
+  held := ARRAY(SELECT x FROM __SCHEMA__.lease x WHERE x.worker_id = forget_worker.worker ORDER BY x.id FOR UPDATE);
+  FOREACH l IN ARRAY held LOOP
     PERFORM __SCHEMA__.lose(l);
-    n := n + 1;
   END LOOP;
-  RETURN n;
+  PERFORM __SCHEMA__.count_losses(ARRAY(SELECT h.class_id FROM unnest(held) AS h));
+  RETURN cardinality(held);
 END
 $$;
 
+-- An attempt whose worker vanished: spent, and the job marked suspect.
 CREATE FUNCTION __SCHEMA__.lose(l __SCHEMA__.lease) RETURNS text
-LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp
+LANGUAGE sql SET search_path = pg_catalog, pg_temp
+AS $$ SELECT __SCHEMA__.put_back(l, 'lost', LEAST(l.leased_until, clock_timestamp()), 'worker lost', 'worker lost') $$;
+
+-- Once at the end of a transaction, in the order of the classes: the counters' rows are the same for everybody.
+CREATE FUNCTION __SCHEMA__.count_losses(classes smallint[]) RETURNS void
+LANGUAGE sql SET search_path = pg_catalog, pg_temp
 AS $$
-BEGIN
-  INSERT INTO __SCHEMA__.tally AS t (class_id, expirations) VALUES (l.class_id, 1)
-  ON CONFLICT (class_id) DO UPDATE SET expirations = t.expirations + 1;
-  RETURN __SCHEMA__.put_back(l, 'lost', LEAST(l.leased_until, clock_timestamp()), 'worker lost', 'worker lost');
-END
+  INSERT INTO __SCHEMA__.tally AS t (class_id, expirations)
+  SELECT c.id, count(*) FROM unnest(classes) AS c(id) GROUP BY c.id ORDER BY c.id
+  ON CONFLICT (class_id) DO UPDATE SET expirations = t.expirations + excluded.expirations
 $$;
 
 CREATE FUNCTION __SCHEMA__.sleeping(worker bigint, class text, asleep boolean) RETURNS void

@@ -11,6 +11,7 @@ DECLARE
   what  text;
   k     record;
   used  integer;
+  losses smallint[] := '{}';
 BEGIN
   requeued := 0; dead := 0; cancelled := 0; unparked := 0;
   IF max_jobs IS NULL OR max_jobs NOT BETWEEN 1 AND 100000 THEN
@@ -22,6 +23,7 @@ BEGIN
       SELECT x.* INTO l FROM __SCHEMA__.lease x WHERE x.id = job AND x.leased_until <= clock_timestamp() FOR UPDATE SKIP LOCKED;
       CONTINUE WHEN NOT FOUND OR l.leased_until > clock_timestamp();
       what := __SCHEMA__.lose(l);
+      losses := losses || l.class_id;
       requeued := requeued + (what = 'lost')::integer;
       dead := dead + (what = 'dead')::integer;
       cancelled := cancelled + (what = 'cancelled')::integer;
@@ -38,6 +40,7 @@ BEGIN
   DELETE FROM __SCHEMA__.sleeper s USING __SCHEMA__.worker w WHERE w.id = s.worker_id AND (w.state = 'gone' OR w.seen_at < clock_timestamp() - interval '10 minutes');
   UPDATE __SCHEMA__.worker w SET state = 'gone' WHERE w.state <> 'gone' AND w.seen_at < clock_timestamp() - interval '10 minutes'
      AND NOT EXISTS (SELECT FROM __SCHEMA__.lease x WHERE x.worker_id = w.id);
+  PERFORM __SCHEMA__.count_losses(losses);
   RETURN NEXT;
 END
 $$;
@@ -126,21 +129,6 @@ BEGIN
   IF NOT pg_try_advisory_xact_lock(__LOCK__ - 1000000, 2) THEN RETURN; END IF;
 
   UPDATE __SCHEMA__.id_range r SET closed_at = moment WHERE r.closed_at IS NULL AND r.upper <= newest;
-  SELECT r.upper, r.lower, r.created_at INTO top FROM __SCHEMA__.id_range r ORDER BY r.lower DESC LIMIT 1;
-  IF NOT FOUND OR top.upper - newest < 10000000 THEN
-    -- A day's worth of ids, judged by all that were ever handed out, within bounds; above every id handed out so far, with
-    -- room for those handed out while this waits.
-    width := LEAST(GREATEST((newest / GREATEST(extract(epoch FROM moment - (SELECT min(r.created_at) FROM __SCHEMA__.id_range r)), 1) * 86400)::bigint, 10000000), 200000000);
-    BEGIN
-      SET LOCAL lock_timeout = '100ms';
-      PERFORM __SCHEMA__.add_id_range(GREATEST(COALESCE(top.upper, 0), CASE WHEN newest < top.upper THEN 0 ELSE newest + 100000 END),
-                                      GREATEST(COALESCE(top.upper, 0), CASE WHEN newest < top.upper THEN 0 ELSE newest + 100000 END) + width);
-      action := 'partition'; detail := format('added %s ids', width); rows := 1; RETURN NEXT;
-    EXCEPTION WHEN lock_not_available THEN
-      action := 'partition'; detail := 'not added: the default partition is in use; next time'; rows := 0; RETURN NEXT;
-    END;
-  END IF;
-
   -- Rows past their retention in ranges that still grow, and in the default partitions: a bounded piece each time, on from
   -- where the last one ended. A quiet queue needs no more; a busy one fills ranges, and they are dropped whole.
   growing := COALESCE((SELECT min(r.lower) FROM __SCHEMA__.id_range r WHERE r.closed_at IS NULL), 0);
@@ -172,6 +160,22 @@ BEGIN
   GET DIAGNOSTICS rows = ROW_COUNT;
   IF rows > 0 THEN action := 'effects'; detail := 'forgot effect keys'; RETURN NEXT; END IF;
   DELETE FROM __SCHEMA__.worker w WHERE w.state = 'gone' AND w.seen_at < moment - keep;
+
+  -- After the slow parts: the default partition stays locked until this commits.
+  SELECT r.upper, r.lower, r.created_at INTO top FROM __SCHEMA__.id_range r ORDER BY r.lower DESC LIMIT 1;
+  IF NOT FOUND OR top.upper - newest < 10000000 THEN
+    -- A day's worth of ids, judged by all that were ever handed out, within bounds; above every id handed out so far, with
+    -- room for those handed out while this waits.
+    width := LEAST(GREATEST((newest / GREATEST(extract(epoch FROM moment - (SELECT min(r.created_at) FROM __SCHEMA__.id_range r)), 1) * 86400)::bigint, 10000000), 200000000);
+    BEGIN
+      SET LOCAL lock_timeout = '100ms';
+      PERFORM __SCHEMA__.add_id_range(GREATEST(COALESCE(top.upper, 0), CASE WHEN newest < top.upper THEN 0 ELSE newest + 100000 END),
+                                      GREATEST(COALESCE(top.upper, 0), CASE WHEN newest < top.upper THEN 0 ELSE newest + 100000 END) + width);
+      action := 'partition'; detail := format('added %s ids', width); rows := 1; RETURN NEXT;
+    EXCEPTION WHEN lock_not_available THEN
+      action := 'partition'; detail := 'not added: the default partition is in use; next time'; rows := 0; RETURN NEXT;
+    END;
+  END IF;
 
   -- Last, because the parents stay locked until this commits: one range a time.
   SELECT r.lower INTO old FROM __SCHEMA__.id_range r

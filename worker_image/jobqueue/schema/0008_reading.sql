@@ -1,21 +1,39 @@
 -- Reading: two views for people, one call for machines.
 
+-- One branch a status, so that a filter on the status reads only where such jobs are.
 CREATE VIEW __SCHEMA__.jobs AS
-SELECT b.id, c.name AS class, b.kind, b.version,
-       CASE WHEN o.id IS NOT NULL THEN CASE o.status WHEN 'd' THEN 'done' WHEN 'x' THEN 'dead' ELSE 'cancelled' END
-            WHEN l.id IS NOT NULL THEN 'running' ELSE 'pending' END AS status,
-       COALESCE(o.attempts, l.attempts, r.attempts)::integer AS attempts,
-       b.max_attempts::integer AS max_attempts, b.priority::integer AS priority,
-       COALESCE(r.run_after, l.due_at) AS run_after, l.leased_until,
-       b.key, b.tenant, b.concurrency_key, b.actor_id, b.correlation_id,
-       COALESCE(o.last_error, (SELECT a.error FROM __SCHEMA__.attempt a WHERE a.job_id = b.id AND a.error IS NOT NULL AND o.id IS NULL
-                                ORDER BY a.finished_at DESC LIMIT 1)) AS last_error,
-       o.reason, b.created_at, COALESCE(o.started_at, l.started_at) AS started_at, o.finished_at, b.payload
-  FROM __SCHEMA__.body b
-  JOIN __SCHEMA__.class c ON c.id = b.class_id
-  LEFT JOIN __SCHEMA__.outcome o ON o.id = b.id
-  LEFT JOIN __SCHEMA__.lease l ON l.id = b.id
-  LEFT JOIN __SCHEMA__.ready r ON r.id = b.id;
+SELECT b.id, c.name AS class, b.kind, b.version, 'pending'::text AS status, r.attempts::integer AS attempts,
+       b.max_attempts::integer AS max_attempts, b.priority::integer AS priority, r.run_after AS run_after, NULL::timestamptz AS leased_until,
+       b.key, b.tenant, b.concurrency_key, b.actor_id, b.correlation_id, (SELECT a.error FROM __SCHEMA__.attempt a WHERE a.job_id = b.id AND a.error IS NOT NULL ORDER BY a.finished_at DESC LIMIT 1) AS last_error, NULL::text AS reason,
+       b.created_at, NULL::timestamptz AS started_at, NULL::timestamptz AS finished_at, b.payload
+  FROM __SCHEMA__.ready r JOIN __SCHEMA__.body b ON b.id = r.id JOIN __SCHEMA__.class c ON c.id = b.class_id
+UNION ALL
+SELECT b.id, c.name AS class, b.kind, b.version, 'running'::text AS status, l.attempts::integer AS attempts,
+       b.max_attempts::integer AS max_attempts, b.priority::integer AS priority, l.due_at AS run_after, l.leased_until AS leased_until,
+       b.key, b.tenant, b.concurrency_key, b.actor_id, b.correlation_id, (SELECT a.error FROM __SCHEMA__.attempt a WHERE a.job_id = b.id AND a.error IS NOT NULL ORDER BY a.finished_at DESC LIMIT 1) AS last_error, NULL::text AS reason,
+       b.created_at, l.started_at AS started_at, NULL::timestamptz AS finished_at, b.payload
+  FROM __SCHEMA__.lease l JOIN __SCHEMA__.body b ON b.id = l.id JOIN __SCHEMA__.class c ON c.id = b.class_id
+UNION ALL
+SELECT b.id, c.name AS class, b.kind, b.version, 'done'::text AS status, o.attempts::integer AS attempts,
+       b.max_attempts::integer AS max_attempts, b.priority::integer AS priority, NULL::timestamptz AS run_after, NULL::timestamptz AS leased_until,
+       b.key, b.tenant, b.concurrency_key, b.actor_id, b.correlation_id, o.last_error AS last_error, o.reason AS reason,
+       b.created_at, o.started_at AS started_at, o.finished_at AS finished_at, b.payload
+  FROM __SCHEMA__.outcome o JOIN __SCHEMA__.body b ON b.id = o.id JOIN __SCHEMA__.class c ON c.id = b.class_id
+ WHERE o.status = 'd'
+UNION ALL
+SELECT b.id, c.name AS class, b.kind, b.version, 'dead'::text AS status, o.attempts::integer AS attempts,
+       b.max_attempts::integer AS max_attempts, b.priority::integer AS priority, NULL::timestamptz AS run_after, NULL::timestamptz AS leased_until,
+       b.key, b.tenant, b.concurrency_key, b.actor_id, b.correlation_id, o.last_error AS last_error, o.reason AS reason,
+       b.created_at, o.started_at AS started_at, o.finished_at AS finished_at, b.payload
+  FROM __SCHEMA__.outcome o JOIN __SCHEMA__.body b ON b.id = o.id JOIN __SCHEMA__.class c ON c.id = b.class_id
+ WHERE o.status = 'x'
+UNION ALL
+SELECT b.id, c.name AS class, b.kind, b.version, 'cancelled'::text AS status, o.attempts::integer AS attempts,
+       b.max_attempts::integer AS max_attempts, b.priority::integer AS priority, NULL::timestamptz AS run_after, NULL::timestamptz AS leased_until,
+       b.key, b.tenant, b.concurrency_key, b.actor_id, b.correlation_id, o.last_error AS last_error, o.reason AS reason,
+       b.created_at, o.started_at AS started_at, o.finished_at AS finished_at, b.payload
+  FROM __SCHEMA__.outcome o JOIN __SCHEMA__.body b ON b.id = o.id JOIN __SCHEMA__.class c ON c.id = b.class_id
+ WHERE o.status = 'c';
 COMMENT ON VIEW __SCHEMA__.jobs IS 'What is pending, what failed, what we already did: one row a job.';
 
 CREATE VIEW __SCHEMA__.attempts AS
