@@ -63,9 +63,9 @@ async def test_a_message_wakes_and_is_gone(broker: Broker) -> None:
         sleeper = await sleeping(wakeup)
         await publish(broker, b'{"job_id": 7}')
         await asyncio.wait_for(sleeper, 5)
-        async with amqp.opened(broker.url) as channel:
-            queue = await amqp.declare(channel, "jobqueue", "email")
-            assert queue.declaration_result.message_count == 0
+    async with amqp.opened(broker.url) as channel:
+        queue = await amqp.declare(channel, "jobqueue", "email")
+        assert queue.declaration_result.message_count == 0
 
 
 async def test_other_classes_and_schemas_do_not_wake(broker: Broker) -> None:
@@ -180,7 +180,7 @@ async def test_a_wrong_password_is_retried_and_never_logged(
 async def test_a_rotated_url_is_read_again(broker: Broker, tmp_path: Path) -> None:
     file = tmp_path / "url"
     file.write_text("amqp://guest:guest@127.0.0.1:1/\n")
-    wakeup = RabbitWakeup(file, classes=["email"])
+    wakeup = RabbitWakeup(str(file), classes=["email"])
     await wakeup.start()
     await asyncio.wait_for(wakeup.wait(0.1), 5)
     file.write_text(broker.url + "\n")
@@ -188,7 +188,9 @@ async def test_a_rotated_url_is_read_again(broker: Broker, tmp_path: Path) -> No
     await wakeup.stop()
 
 
-@pytest.mark.parametrize("url", ["", "http://guest:hunter2@host/", "amqp://", "amqp://guest:hunter2@host:x/"])
+@pytest.mark.parametrize(
+    "url", ["", "guest:hunter2@host", "http://guest:hunter2@host/", "amqp://", "amqp://guest:hunter2@host:x/"]
+)
 def test_a_bad_url_is_refused_without_repeating_it(url: str) -> None:
     with pytest.raises(ConfigurationError) as refused:
         RabbitWakeup(url, classes=["email"])

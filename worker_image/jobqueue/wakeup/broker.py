@@ -29,6 +29,9 @@ _MESSAGE_TTL = 60_000  # milliseconds; by then everybody has polled
 _UNUSED = 86_400_000  # milliseconds until a queue that no consumer uses is removed
 
 
+_EXPECTED = "expected amqp://USER:PASSWORD@HOST:PORT/VHOST, or amqps://…"
+
+
 class ConsumerGoneError(Exception):
     """The broker closed the channel, or ended a consumer."""
 
@@ -51,28 +54,33 @@ def queue_name(schema: str, class_: str) -> str:
     return f"jobqueue.{schema}.{class_}"
 
 
-def check_url(broker: str | Path) -> URL:
-    """Read and check the AMQP URL. Raises ConfigurationError, which never repeats it: it holds a password."""
-    where = f"the file {broker}" if isinstance(broker, Path) else "the broker URL"
+def check_url(broker: str) -> URL:
+    """Read and check an AMQP URL, or the file of this path that holds one.
+
+    Raises ConfigurationError, which repeats neither: the URL holds a password, and a path may be a mistyped URL.
+    """
     try:
-        url = URL(broker.read_text().strip() if isinstance(broker, Path) else broker)
-    except (OSError, ValueError) as error:
-        why = error.strerror if isinstance(error, OSError) else "not a URL"
-        raise ConfigurationError(f"{where}: {why}") from None
+        url = URL(broker if "://" in broker else Path(broker).read_text().strip())
+    except OSError as error:
+        raise ConfigurationError(
+            f"the broker URL is neither a URL nor a readable file: {error.strerror}"
+        ) from None
+    except ValueError:
+        raise ConfigurationError(f"the broker URL is not valid: {_EXPECTED}") from None
     if url.scheme not in {"amqp", "amqps"} or not url.host:
-        raise ConfigurationError(f"{where}: expected amqp://USER:PASSWORD@HOST:PORT/VHOST or amqps://…")
+        raise ConfigurationError(f"the broker URL is not valid: {_EXPECTED}")
     return url
 
 
 @contextlib.asynccontextmanager
-async def opened(broker: str | Path) -> AsyncIterator[AbstractChannel]:
-    """Open a connection and a channel with publisher confirms; raises one of FAILURES."""
+async def opened(broker: str) -> AsyncIterator[AbstractChannel]:
+    """Open a channel on a connection of its own: confirmed, unroutable is an error. Raises FAILURES."""
     url = check_url(broker).update_query(heartbeat=_HEARTBEAT)
     async with asyncio.timeout(_CONNECT):
         connection = await aio_pika.connect(url)
     try:
         async with asyncio.timeout(CALL):
-            channel = await connection.channel(publisher_confirms=True)
+            channel = await connection.channel(publisher_confirms=True, on_return_raises=True)
         yield channel
     finally:
         # A frozen broker does not answer the close either; its socket goes with the call cancelled here.

@@ -19,7 +19,6 @@ from jobqueue.wakeup.reconnect import Backoff, Outage
 if TYPE_CHECKING:
     import random
     from collections.abc import Collection
-    from pathlib import Path
 
     from aio_pika.abc import AbstractChannel, AbstractIncomingMessage, AbstractQueue
 
@@ -34,7 +33,7 @@ class RabbitWakeup(PollingWakeup):
 
     def __init__(
         self,
-        broker: str | Path,
+        broker: str,
         *,
         classes: Collection[str],
         schema: str = "jobqueue",
