@@ -48,9 +48,7 @@ def pgbouncer(dsn: str, *, pool: int = 4) -> Iterator[str]:
     folder = Path(tempfile.mkdtemp(prefix="pgbouncer-"))
     config = folder / "pgbouncer.ini"
     # auth_type any logs in as the configured user, whatever the client's name is.
-    config.write_text(
-        _CONFIG.format(target=" ".join(f"{k}={v}" for k, v in target.items()), listen=listen, pool=pool)
-    )
+    config.write_text(_CONFIG.format(target=" ".join(f"{k}={v}" for k, v in target.items()), listen=listen, pool=pool))
     folder.chmod(0o755)
     process = subprocess.Popen([program, "-q", str(config)], user=_unprivileged(str(facts["host"])))
     try:

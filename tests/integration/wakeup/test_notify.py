@@ -88,9 +88,7 @@ async def test_other_classes_schemas_and_nonsense_do_not_wake(dsn: str) -> None:
             "new:email",
         ):
             await notify(dsn, payload)
-        await notify(
-            dsn, "cancel:7"
-        )  # notifications keep their order: all the others have been heard by then
+        await notify(dsn, "cancel:7")  # notifications keep their order: all the others have been heard by then
         await until(lambda: cancelled)
         assert cancelled == [7]
         assert not sleeper.done()
@@ -105,9 +103,7 @@ async def test_without_classes_every_class_wakes(dsn: str) -> None:
         await asyncio.wait_for(sleeper, 5)
 
 
-async def test_a_failing_callback_does_not_end_the_listener(
-    dsn: str, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_a_failing_callback_does_not_end_the_listener(dsn: str, caplog: pytest.LogCaptureFixture) -> None:
     def explode(job_id: int) -> None:
         raise RuntimeError(job_id)
 
@@ -188,9 +184,7 @@ async def test_an_unreachable_server_only_costs_latency_and_few_lines(
         assert time.monotonic() - began < 0.2 + 0.2
     await wakeup.stop()
     warnings = [
-        r.getMessage()
-        for r in caplog.records
-        if r.levelno >= logging.WARNING and r.name.startswith("jobqueue")
+        r.getMessage() for r in caplog.records if r.levelno >= logging.WARNING and r.name.startswith("jobqueue")
     ]
     assert len(warnings) == 1
     assert "polling goes on" in warnings[0]

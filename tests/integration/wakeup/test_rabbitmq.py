@@ -95,9 +95,7 @@ async def test_malformed_messages_are_counted_dropped_and_wake_nobody(
     assert len([r for r in caplog.records if "dropped one" in r.getMessage()]) == 1
 
 
-async def test_the_queue_is_bounded_by_dropping_the_oldest(
-    broker: Broker, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_the_queue_is_bounded_by_dropping_the_oldest(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(amqp, "_MAX_LENGTH", 3)
     await publish(broker, *(b'{"job_id": %d}' % n for n in range(1, 6)), class_="bounded")
     async with amqp.opened(broker.url) as channel:
@@ -166,9 +164,7 @@ async def test_a_broker_that_crashes_and_comes_back_wakes_once(
     assert len(lines) == 1
 
 
-async def test_a_wrong_password_is_retried_and_never_logged(
-    broker: Broker, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_a_wrong_password_is_retried_and_never_logged(broker: Broker, caplog: pytest.LogCaptureFixture) -> None:
     wakeup = RabbitWakeup(broker.url.replace("guest:guest", "guest:hunter2"), classes=["email"])
     await wakeup.start()
     await until(lambda: "wake-up broker" in caplog.text, within=20)

@@ -28,9 +28,7 @@ def test_an_outage_of_an_hour_is_a_line_a_minute_and_a_last_one(caplog: pytest.L
     outage.over()
     lines = [record.getMessage() for record in caplog.records]
     assert lines[0] == "the broker: connection refused; polling goes on"
-    assert (
-        lines[1] == "the broker: connection refused (59 more failures since the last line); polling goes on"
-    )
+    assert lines[1] == "the broker: connection refused (59 more failures since the last line); polling goes on"
     assert len(lines) == 61
     assert lines[-1] == "the broker: works again"
 

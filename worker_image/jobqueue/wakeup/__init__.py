@@ -79,9 +79,7 @@ def create(
         if broker is None:
             raise ConfigurationError("wake-up `rabbitmq` needs the broker's URL: set --broker-url")
         if not classes:
-            raise ConfigurationError(
-                "wake-up `rabbitmq` needs the names of the classes whose queues it consumes"
-            )
+            raise ConfigurationError("wake-up `rabbitmq` needs the names of the classes whose queues it consumes")
         try:
             from jobqueue.wakeup.rabbitmq import RabbitWakeup  # noqa: PLC0415 - aio-pika is an extra
         except ModuleNotFoundError as error:

@@ -62,9 +62,7 @@ def check_url(broker: str) -> URL:
     try:
         url = URL(broker if "://" in broker else Path(broker).read_text().strip())
     except OSError as error:
-        raise ConfigurationError(
-            f"the broker URL is neither a URL nor a readable file: {error.strerror}"
-        ) from None
+        raise ConfigurationError(f"the broker URL is neither a URL nor a readable file: {error.strerror}") from None
     except ValueError:
         raise ConfigurationError(f"the broker URL is not valid: {_EXPECTED}") from None
     if url.scheme not in {"amqp", "amqps"} or not url.host:

@@ -42,9 +42,7 @@ log = logging.getLogger(__name__)
 
 _BIGINT = re.compile("[0-9]{1,19}")
 
-_DEAF_AFTER = (
-    2  # unanswered first probes in a row before LISTEN is called impossible: one may be a slow server
-)
+_DEAF_AFTER = 2  # unanswered first probes in a row before LISTEN is called impossible: one may be a slow server
 
 
 @dataclass(frozen=True)
@@ -147,9 +145,7 @@ class NotifyWakeup(PollingWakeup):
             await self._receive(connection, self._patience.probe * self._rng.uniform(0.75, 1.0))
             await self._probe(connection, sender=connection)
 
-    async def _probe(
-        self, connection: psycopg.AsyncConnection[Any], *, sender: psycopg.AsyncConnection[Any]
-    ) -> None:
+    async def _probe(self, connection: psycopg.AsyncConnection[Any], *, sender: psycopg.AsyncConnection[Any]) -> None:
         token = secrets.token_hex(8)
         with self._cut_when_late(sender):
             await sender.execute("SELECT pg_notify(%s, %s)", (self._private, token))

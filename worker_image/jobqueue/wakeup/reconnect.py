@@ -14,9 +14,7 @@ if TYPE_CHECKING:
 class Backoff:
     """Full-jitter exponential delays, in seconds. `next` grows them, `reset` starts over after a success."""
 
-    def __init__(
-        self, *, initial: float = 0.5, longest: float = 30.0, rng: random.Random | None = None
-    ) -> None:
+    def __init__(self, *, initial: float = 0.5, longest: float = 30.0, rng: random.Random | None = None) -> None:
         self._initial = initial
         self._longest = longest
         self._ceiling = initial
