@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import os
+import shutil
+from pathlib import Path
 from typing import NoReturn
 
 import pytest
+
+_SYSTEM_PATH = "/usr/sbin:/usr/local/sbin:/sbin"
+_POSTGRES_15 = Path("/usr/lib/postgresql/15/bin")
 
 
 def missing(service: str, reason: str) -> NoReturn:
@@ -13,3 +18,22 @@ def missing(service: str, reason: str) -> NoReturn:
     if service in os.environ.get("JOBQUEUE_REQUIRE", "").replace(",", " ").split():
         pytest.fail(f"JOBQUEUE_REQUIRE names {service}: {reason}")
     pytest.skip(f"{service}: {reason}")
+
+
+def require(part: str) -> Path:
+    """Return where `part` is (a program, or PostgreSQL 15's folder); skip or fail the test when it is missing."""
+    path = _find(part)
+    if path is not None:
+        return path
+    missing(part, "not installed on this machine")
+
+
+def _program(name: str) -> Path | None:
+    found = shutil.which(name) or shutil.which(name, path=_SYSTEM_PATH)
+    return Path(found) if found else None
+
+
+def _find(part: str) -> Path | None:
+    if part == "postgres15":
+        return _POSTGRES_15 if (_POSTGRES_15 / "postgres").exists() else None
+    return _program({"rabbitmq": "rabbitmq-server"}.get(part, part))

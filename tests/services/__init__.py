@@ -1,0 +1,1 @@
+"""Real services and bounded waiting, for the tests."""
