@@ -42,7 +42,7 @@ def _environment() -> dict[str, str]:
 
 def service_folder(prefix: str) -> Path:
     """Make a short-named folder (a unix socket's path holds 107 bytes) that the service user owns."""
-    folder = Path(tempfile.mkdtemp(prefix=f"jq-{prefix}-", dir="/tmp"))  # noqa: S108 - TMPDIR may be too long
+    folder = Path(tempfile.mkdtemp(prefix=f"jq-{prefix}-", dir="/tmp"))
     own(folder)
     return folder
 

@@ -103,9 +103,13 @@ class CuttingProxy:
         """
         self._call(self._arm(after=needle))
 
-    def refuse(self, refusing: bool = True) -> None:  # noqa: FBT001, FBT002 - reads well at the call
-        """Close new connections at once, until `refuse(False)`."""
-        self._refusing = refusing
+    def refuse(self) -> None:
+        """Close new connections at once, until `accept()`."""
+        self._refusing = True
+
+    def accept(self) -> None:
+        """Let new connections in again."""
+        self._refusing = False
 
     def wait_cut(self, *, count: int = 1, within: float = 10.0) -> None:
         """Wait until a rule has cut `count` connections since the proxy started."""
@@ -120,7 +124,7 @@ class CuttingProxy:
         return asyncio.run_coroutine_threadsafe(work, self._loop).result(_CALL_WITHIN)
 
     async def _listen(self) -> None:
-        self._server = await asyncio.start_server(self._accept, "127.0.0.1", self.port)
+        self._server = await asyncio.start_server(self._serve, "127.0.0.1", self.port)
         self.port = self._server.sockets[0].getsockname()[1]
 
     async def _close(self) -> None:
@@ -137,7 +141,7 @@ class CuttingProxy:
     async def _arm(self, *, before: bytes | None = None, after: bytes | None = None) -> None:
         self._needle_before, self._needle_after = before, after
 
-    async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
         if task is not None:
             self._tasks.add(task)

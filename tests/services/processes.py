@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import signal
 import subprocess
-import sys
 import threading
 from typing import TYPE_CHECKING
 
@@ -108,10 +108,8 @@ class Process:
 
     def close(self) -> None:
         """Kill what is left of the group, reap it, and close its pipes."""
-        try:
+        with contextlib.suppress(ProcessLookupError):
             os.killpg(self.pid, signal.SIGKILL)
-        except ProcessLookupError:
-            pass
         self._process.wait(_END_WITHIN)
         self._join()
         for stream in (self._process.stdout, self._process.stderr):
@@ -122,8 +120,3 @@ class Process:
         # A grandchild outside the group may hold the pipe open: bounded.
         for reader in self._readers:
             reader.join(1.0)
-
-
-def python(*arguments: str | Path) -> list[str]:
-    """Return the command for this interpreter, warnings as errors like in the tests themselves."""
-    return [sys.executable, *(str(argument) for argument in arguments)]
