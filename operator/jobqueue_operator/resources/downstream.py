@@ -1,0 +1,60 @@
+"""DownstreamCapacity: what the jobs lean on, and how much of it they may take."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import Field, model_validator
+
+from jobqueue_operator.resources.job_class import UNITS_MOST
+from jobqueue_operator.resources.model import API_VERSION, Metadata, Resource
+from jobqueue_operator.resources.names import Label
+
+
+class Allowance(Resource):
+    """What JobQueues of one namespace may ask for."""
+
+    namespace: Annotated[Label, Field(description="Whose JobQueues these bounds are for.", examples=["shop"])]
+    max_units: Annotated[int | None, Field(ge=0, le=UNITS_MOST, description="Units at most, together.")] = None
+    min_units: Annotated[int, Field(ge=0, le=UNITS_MOST, description="Units they may reserve, together.")] = 0
+    weight: Annotated[int, Field(ge=1, le=1000, description="The highest weight of a class.")] = 1000
+    max_priority: Annotated[int, Field(ge=0, le=1000, description="The highest priority of a class.")] = 1000
+
+
+class Adaptive(Resource):
+    """Lower the working limit while the downstream shows that it is saturated."""
+
+    enabled: Annotated[bool, Field(description="Off unless said.")] = False
+    min_units: Annotated[int, Field(ge=1, le=UNITS_MOST, description="Never below this.")] = 1
+
+
+class DownstreamSpec(Resource):
+    """A limit in units. A unit is whatever its owner counts: connections, requests, licences."""
+
+    units: Annotated[int, Field(ge=1, le=UNITS_MOST, description="Units in use at once, at most.", examples=["40"])]
+    allow: Annotated[
+        tuple[Allowance, ...], Field(max_length=200, strict=False, description="Bounds for other namespaces.")
+    ] = ()
+    adaptive: Annotated[Adaptive, Field(description="Back off when saturated.")] = Adaptive()
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        twice = [name for name, count in Counter(a.namespace for a in self.allow).items() if count > 1]
+        if twice:
+            raise ValueError(f"allow: {', '.join(twice)} appears more than once; keep one entry a namespace")
+        if self.adaptive.min_units > self.units:
+            raise ValueError(
+                f"adaptive.minUnits {self.adaptive.min_units} is above units {self.units}; lower it, or raise units"
+            )
+        return self
+
+
+class DownstreamCapacity(Resource):
+    """The capacity of one downstream, shared by the classes that refer to it."""
+
+    api_version: Annotated[Literal["jobqueue.dev/v1alpha1"], Field(examples=[API_VERSION])]
+    kind: Literal["DownstreamCapacity"]
+    metadata: Metadata
+    spec: DownstreamSpec
+    status: Annotated[dict[str, Any] | None, Field(description="Written by the operator, never read.")] = None
