@@ -1,0 +1,42 @@
+"""From an old revision to the wanted one: one out, one in, and never a step while the last one is not finished."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from jobqueue_operator.planner.facts import Phase, WorkerFacts
+from jobqueue_operator.planner.plan import Reason, RolloutStep
+from jobqueue_operator.planner.victims import rank, victim
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+def step(workers: Sequence[WorkerFacts], revision: str, replicas: int) -> RolloutStep | None:
+    """Return the next step for one class's workers, or None when all that are to stay have the revision.
+
+    A new worker takes the place of an old one only when that is gone: workers that drain still use the downstream, so
+    a surge would ask for more than the class has.
+    """
+    old = [w for w in rank(workers) if w.revision != revision]
+    if not old:
+        return None
+    count = f"{len(old)} of {replicas} still old"
+    failing = [w for w in workers if w.revision == revision and w.phase is Phase.BACKOFF]
+    if failing:
+        message = f"rollout stalled: {failing[0].name} does not come up; the old workers stay ({count})"
+        return RolloutStep(None, Reason.STALLED, message)
+    unsettled = [
+        w for w in workers if w.phase is Phase.DRAINING or (w.revision == revision and w.phase is not Phase.READY)
+    ]
+    if unsettled:
+        who = unsettled[0]
+        return RolloutStep(
+            None,
+            Reason.WAITING_FOR_READY,
+            f"rolling out: waiting for {who.name} ({who.phase.lower()}; {count})",
+        )
+    if len(workers) < replicas:
+        return RolloutStep(None, Reason.WAITING_FOR_READY, f"rolling out: waiting for a new worker ({count})")
+    chosen = victim(old[0], Reason.ROLLING)
+    return RolloutStep(chosen, Reason.ROLLING, f"rolling out: replacing {chosen.worker} ({count})")
