@@ -1,0 +1,233 @@
+"""The platform of one machine: keeps worker processes, starts those that died again, ends them gently."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import shutil
+import tempfile
+from collections import deque
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+from uuid import uuid4
+
+from jobqueue_operator.planner.facts import Phase, WorkerFacts
+from jobqueue_operator.platforms import Event, Happening
+from jobqueue_operator.platforms.local import survivors
+from jobqueue_operator.platforms.local.backoff import LOOPING, CrashBackoff
+from jobqueue_operator.platforms.local.last_words import last_words
+from jobqueue_operator.platforms.local.process import Launch, WorkerProcess
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from jobqueue_operator.planner.plan import Plan, Pool
+    from jobqueue_operator.platforms.local.template import Template
+
+EVENTS_MOST = 1_000
+"""Events kept until they are fetched; older ones are dropped."""
+LOGS_MOST = 200
+"""Log files kept in the state directory; the oldest go first."""
+_ALPHABET = "bcdfghjklmnpqrstvwxz2456789"  # a pod's suffix: no vowels, nothing that looks alike
+
+
+@dataclass(slots=True)
+class _Worker:
+    """One worker: a name that outlives its process, like a pod whose container is started again."""
+
+    name: str
+    template: Template
+    uid: str
+    backoff: CrashBackoff = field(default_factory=CrashBackoff)
+    stopping: asyncio.Event = field(default_factory=asyncio.Event)
+    process: WorkerProcess | None = None
+    restarts: int = 0
+    last_error: str = ""
+    task: asyncio.Task[None] | None = None
+    killed: bool = False
+
+
+class LocalPlatform:
+    """Runs workers as processes. `templates` says, per class, what they are made from; it may be replaced.
+
+    `state` is a directory for logs and for what the next run must know. One platform a directory at a time.
+    """
+
+    def __init__(self, state: Path, templates: Mapping[str, Template]) -> None:
+        self.templates = templates
+        self._logs = state / "logs"
+        self._records = state / "workers"
+        # A socket's path may have some 100 characters: a state directory's own path can be longer.
+        self._sockets = Path(tempfile.mkdtemp(prefix="jobqueue-"))
+        self._workers: dict[str, _Worker] = {}
+        self._events: deque[Event] = deque(maxlen=EVENTS_MOST)
+        self._releasing = False
+
+    async def recover(self) -> list[str]:
+        """Drain what an earlier run left behind and return the names of those workers."""
+        left = await asyncio.to_thread(survivors.end_all, self._records)
+        return [record.name for record in left]
+
+    async def observe(self) -> tuple[WorkerFacts, ...]:
+        """Return every worker. One whose process runs is `Starting` here: only the queue knows that it is ready."""
+        return tuple(
+            WorkerFacts(
+                name=w.name,
+                class_=w.template.class_,
+                phase=self._phase(w),
+                revision=w.template.revision,
+                age=w.process.age if w.process is not None else 0.0,
+                restarts=w.restarts,
+                last_error=w.last_error,
+            )
+            for w in self._workers.values()
+        )
+
+    def events(self) -> list[Event]:
+        """Return what happened since the last call."""
+        found = list(self._events)
+        self._events.clear()
+        return found
+
+    async def apply(self, plan: Plan) -> None:
+        """Stop victims, take the rollout's step, and start what is missing; without waiting for any of it."""
+        for pool in plan.pools:
+            going = list(pool.victims)
+            if pool.rollout is not None and pool.rollout.replace is not None:
+                going.append(pool.rollout.replace)
+            for victim in going:
+                worker = self._workers.get(victim.worker)
+                if worker is not None:
+                    worker.stopping.set()
+            self._start_missing(pool)
+
+    async def close(self) -> None:
+        """Drain every worker, all at once, and return when none is left."""
+        for worker in self._workers.values():
+            worker.stopping.set()
+        tasks = [w.task for w in self._workers.values() if w.task is not None]
+        if tasks:
+            await asyncio.gather(*tasks)
+        shutil.rmtree(self._sockets, ignore_errors=True)
+
+    def release_now(self) -> None:
+        """Have every worker that drains give its running jobs back at once."""
+        self._releasing = True
+        for worker in self._workers.values():
+            if worker.process is not None:
+                worker.process.release_now()
+
+    def process_ids(self) -> dict[str, int]:
+        """Return the process id of each worker that runs, by name."""
+        return {w.name: w.process.pid for w in self._workers.values() if w.process is not None}
+
+    def _phase(self, worker: _Worker) -> Phase:
+        if worker.stopping.is_set():
+            return Phase.DRAINING
+        return Phase.STARTING if worker.process is not None else Phase.BACKOFF
+
+    def _start_missing(self, pool: Pool) -> None:
+        # Those that drain still use the downstream: they count until they are gone.
+        exist = sum(1 for w in self._workers.values() if w.template.class_ == pool.class_)
+        template = self.templates.get(pool.class_)
+        for _ in range(pool.decision.replicas - exist if template is not None else 0):
+            assert template is not None  # noqa: S101 - for the type checker
+            suffix = "".join(secrets.choice(_ALPHABET) for _ in range(5))
+            worker = _Worker(f"{pool.class_}-{suffix}", template, uuid4().hex)
+            self._workers[worker.name] = worker
+            worker.task = asyncio.create_task(self._keep(worker), name=worker.name)
+
+    async def _keep(self, worker: _Worker) -> None:
+        """Keep one worker running until it is asked to go."""
+        try:
+            while not worker.stopping.is_set():
+                died_after = await self._run_once(worker)
+                if died_after is None:
+                    break
+                delay = worker.backoff.after_death(died_after)
+                worker.restarts += 1
+                if worker.backoff.early_deaths == LOOPING:
+                    self._tell(worker, Happening.LOOPING, worker.last_error)
+                if delay:
+                    await _wait(worker.stopping, delay)
+        finally:
+            if worker.process is not None:
+                worker.process.kill()
+            survivors.erase(self._records, worker.name)
+            self._workers.pop(worker.name, None)
+            happening = Happening.KILLED if worker.killed else Happening.DRAINED
+            self._tell(worker, happening, "killed when its grace was over" if worker.killed else "drained")
+
+    async def _run_once(self, worker: _Worker) -> float | None:
+        """Run its process until it ends. Return how long it lived, or None when it ended because it was asked to."""
+        log = self._logs / f"{worker.name}.log"
+        since = log.stat().st_size if log.exists() else 0
+        try:
+            process = await WorkerProcess.start(self._launch(worker, log))
+        except OSError as error:
+            worker.last_error = f"cannot be started: {error}"
+            self._tell(worker, Happening.DIED, worker.last_error)
+            return 0.0
+        worker.process = process
+        if self._releasing:
+            process.release_now()
+        survivors.write(
+            self._records, worker.name, worker.template.class_, worker.uid, process.pid, worker.template.grace
+        )
+        self._tell(worker, Happening.STARTED, f"process {process.pid}")
+        ended = asyncio.ensure_future(process.wait())
+        stopping = asyncio.ensure_future(worker.stopping.wait())
+        try:
+            await asyncio.wait({ended, stopping}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            stopping.cancel()
+        if not ended.done():
+            await process.stop()
+        status = await ended
+        worker.process = None
+        if worker.stopping.is_set():
+            worker.killed = process.killed
+            return None
+        worker.last_error = last_words(log, since=since)
+        self._tell(worker, Happening.DIED, _cause(status, worker.last_error))
+        return process.age
+
+    def _launch(self, worker: _Worker, log: Path) -> Launch:
+        template = worker.template
+        return Launch(
+            command=template.command,
+            pre_stop=template.drain_command,
+            environment={
+                **template.environment,
+                "JOBQUEUE_WORKER_NAME": worker.name,
+                "JOBQUEUE_DRAIN_SOCKET": str(self._sockets / worker.name),
+            },
+            directory=template.directory,
+            log=log,
+            uid=worker.uid,
+            grace=template.grace,
+        )
+
+    def _tell(self, worker: _Worker, happening: Happening, message: str) -> None:
+        self._events.append(Event(happening, worker.template.class_, worker.name, message))
+
+
+def prune_logs(folder: Path) -> None:
+    """Remove the oldest log files beyond `LOGS_MOST`."""
+    files = sorted(folder.glob("*.log*"), key=lambda f: f.stat().st_mtime, reverse=True) if folder.is_dir() else []
+    for file in files[LOGS_MOST:]:
+        file.unlink(missing_ok=True)
+
+
+def _cause(status: int, said: str) -> str:
+    how = f"killed by signal {-status}" if status < 0 else f"exit status {status}"
+    return f"{how}: {said}" if said else how
+
+
+async def _wait(event: asyncio.Event, seconds: float) -> None:
+    waiting = asyncio.ensure_future(event.wait())
+    try:
+        await asyncio.wait({waiting}, timeout=seconds)
+    finally:
+        waiting.cancel()
