@@ -1,0 +1,146 @@
+"""The operator's side of one queue database: one connection, opened again when it breaks, and a limit on every wait."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+import time
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import psycopg
+from psycopg import sql
+
+from jobqueue import connect, migrate, queue
+from jobqueue.errors import ConnectionFailed, JobQueueError, SchemaError
+from jobqueue_operator.registration import class_settings, own_name
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Mapping, Sequence
+
+    from jobqueue_operator.resources import DownstreamCapacity, JobQueue
+
+T = TypeVar("T")
+
+DEADLINE = 10.0
+"""Seconds that any call may take, connecting included."""
+COUNTING_SHARE = 20.0
+"""Counting done jobs takes at most one part in this many of the time: a long count is repeated seldom."""
+
+
+class Database:
+    """Implements `up.loop.Queue`. Errors of the driver arrive as ConnectionFailed, those of the queue as themselves."""
+
+    def __init__(self, info: connect.ConnInfo, schema: str) -> None:
+        self._info = info
+        self._schema = schema
+        self._connection: psycopg.AsyncConnection[Any] | None = None
+        self._epoch: int | None = None
+        self._done: Mapping[str, int] = {}
+        self._count_at = 0.0
+
+    async def prepare(self, queues: Sequence[JobQueue], downstreams: Sequence[DownstreamCapacity]) -> None:
+        """Migrate if need be, take the lead, and register everything. SchemaError when it may not migrate."""
+        await asyncio.to_thread(self._migrate)
+        self._epoch = await self._call(lambda c: queue.lead(c, _holder(), schema=self._schema))
+        await self.register(queues, downstreams)
+
+    async def register(self, queues: Sequence[JobQueue], downstreams: Sequence[DownstreamCapacity]) -> None:
+        """Write every limit and class, so that claims hold to them whoever is up."""
+
+        async def write(connection: psycopg.AsyncConnection[Any]) -> None:
+            async with connection.transaction():
+                for downstream in downstreams:
+                    await queue.set_downstream(
+                        connection, self._epoch, own_name(downstream), downstream.spec.units, schema=self._schema
+                    )
+                for job_queue in queues:
+                    for spec in job_queue.spec.classes:
+                        await queue.set_class(
+                            connection, self._epoch, spec.name, class_settings(job_queue, spec), schema=self._schema
+                        )
+
+        await self._call(write)
+
+    async def snapshot(self) -> Mapping[str, Any]:
+        """Return all facts of all classes."""
+        return await self._call(lambda c: queue.snapshot(c, schema=self._schema))
+
+    async def done(self) -> Mapping[str, int]:
+        """Return how many jobs of each class are done. The count is repeated no more often than it can be afforded."""
+        began = time.monotonic()
+        if began >= self._count_at:
+            self._done = await self._count(sql.SQL("status = 'done'"))
+            self._count_at = time.monotonic() + COUNTING_SHARE * (time.monotonic() - began)
+        return self._done
+
+    async def due_within(self, seconds: float) -> Mapping[str, int]:
+        """Return how many jobs of each class wait and become due within this time."""
+        return await self._count(
+            sql.SQL("status = 'pending' AND run_after <= now() + make_interval(secs => %s)"), seconds
+        )
+
+    async def forget(self, workers: Sequence[int]) -> int:
+        """End dead workers; what they held is lost and ready again. Return how many jobs that were."""
+
+        async def end(connection: psycopg.AsyncConnection[Any]) -> int:
+            return sum([await queue.forget_worker(connection, worker, schema=self._schema) for worker in workers])
+
+        return await self._call(end)
+
+    async def upkeep(self, *, maintain: bool) -> None:
+        """Sweep; run maintenance too when asked to."""
+        await self._call(lambda c: queue.sweep(c, schema=self._schema))
+        if maintain:
+            await self._call(lambda c: queue.maintain(c, schema=self._schema))
+
+    async def close(self) -> None:
+        """Close the connection."""
+        if self._connection is not None:
+            await self._connection.close()
+            self._connection = None
+
+    def _migrate(self) -> None:
+        with connect.open_sync(self._info, autocommit=True) as connection:
+            try:
+                migrate.check(connection, schema=self._schema)
+            except SchemaError:
+                migrate.apply(connection, schema=self._schema)
+
+    async def _count(self, condition: sql.SQL, *parameters: object) -> Mapping[str, int]:
+        async def count(connection: psycopg.AsyncConnection[Any]) -> dict[str, int]:
+            query = sql.SQL("SELECT class, count(*) FROM {}.jobs WHERE {} GROUP BY class")
+            view = query.format(sql.Identifier(self._schema), condition)
+            cursor = await connection.execute(view, parameters)
+            return dict(await cursor.fetchall())
+
+        return await self._call(count)
+
+    async def _call(self, work: Callable[[psycopg.AsyncConnection[Any]], Awaitable[T]]) -> T:
+        try:
+            async with asyncio.timeout(DEADLINE):
+                if self._connection is None or self._connection.closed:
+                    self._connection = await connect.open_async(self._info, autocommit=True)
+                return await work(self._connection)
+        except TimeoutError:
+            await self._drop()
+            raise ConnectionFailed(f"the database did not answer within {DEADLINE:g}s") from None
+        except psycopg.OperationalError as error:
+            await self._drop()
+            raise ConnectionFailed(_line(error)) from None
+        except psycopg.Error as error:
+            raise JobQueueError(_line(error)) from None
+
+    async def _drop(self) -> None:
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            await connection.close()
+
+
+def _holder() -> str:
+    return f"up@{socket.gethostname()}:{os.getpid()}"
+
+
+def _line(error: psycopg.Error) -> str:
+    primary = error.diag.message_primary
+    return primary or next(iter(str(error).strip().splitlines()), type(error).__name__)

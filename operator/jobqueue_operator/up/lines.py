@@ -1,0 +1,44 @@
+"""One JSON line for each tick and for each thing that happens: for pipes, files and programs."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from dataclasses import asdict
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, TextIO
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from jobqueue_operator.up.report import Level, Row
+
+
+def _now() -> datetime:
+    return datetime.now(UTC)
+
+
+class Lines:
+    """Writes to a stream; a reader that has gone away is no reason to stop working."""
+
+    def __init__(self, stream: TextIO, *, clock: Callable[[], datetime] = _now) -> None:
+        self._stream = stream
+        self._clock = clock
+
+    def say(self, level: Level, message: str, **details: object) -> None:
+        """Write an event."""
+        self._write({"event": "message", "level": level, "message": message, **details})
+
+    def tick(self, rows: Sequence[Row]) -> None:
+        """Write the state."""
+        classes = [{"class": row.class_, **{k: v for k, v in asdict(row).items() if k != "class_"}} for row in rows]
+        self._write({"event": "tick", "classes": classes})
+
+    def close(self) -> None:
+        """Do nothing: the stream is not ours."""
+
+    def _write(self, entry: dict[str, object]) -> None:
+        line = json.dumps({"time": self._clock().isoformat(timespec="milliseconds"), **entry}, default=str)
+        with contextlib.suppress(BrokenPipeError, ValueError):  # ValueError: the stream was closed
+            self._stream.write(line + "\n")
+            self._stream.flush()

@@ -1,0 +1,245 @@
+"""The whole of `jobqueue up`, from manifest to the last worker's end."""
+
+from __future__ import annotations
+
+import asyncio
+import fcntl
+import os
+import signal
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from jobqueue import connect
+from jobqueue.errors import ConfigurationError, JobQueueError
+from jobqueue_operator.manifest import Manifest, ManifestError, load_manifests
+from jobqueue_operator.planner import draining
+from jobqueue_operator.platforms.local import LocalPlatform
+from jobqueue_operator.platforms.local.template import BROKER, Template, template
+from jobqueue_operator.registration import downstream_name, own_name
+from jobqueue_operator.resources import ClassSpec, DownstreamCapacity, JobQueue
+from jobqueue_operator.up.database import Database
+from jobqueue_operator.up.embedded import EmbeddedPostgres
+from jobqueue_operator.up.finish import Ending
+from jobqueue_operator.up.loop import Loop
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from jobqueue_operator.up.report import Reporter
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """What the command line said."""
+
+    manifest: Path
+    dsn: str | None = None
+    dsn_dir: Path | None = None
+    schema: str = "jobqueue"
+    ending: Ending = field(default_factory=Ending)
+    state: Path = Path(".jobqueue")
+    directory: Path = field(default_factory=Path.cwd)
+    pass_on: tuple[str, ...] = ()
+    interval: float = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Workload:
+    """The objects of one manifest file."""
+
+    queues: tuple[JobQueue, ...]
+    downstreams: tuple[DownstreamCapacity, ...]
+
+    @property
+    def classes(self) -> list[ClassSpec]:
+        """Every class of every JobQueue."""
+        return [spec for queue in self.queues for spec in queue.spec.classes]
+
+
+def load(path: Path) -> Workload:
+    """Read a manifest for use on one database. Raises ManifestError with all problems."""
+    return workload(load_manifests(path), name=path.name)
+
+
+def workload(manifests: Sequence[Manifest], *, name: str) -> Workload:
+    """Check what only matters where all objects share one database. Raises ManifestError."""
+    queues = tuple(m for m in manifests if isinstance(m, JobQueue))
+    downstreams = tuple(m for m in manifests if isinstance(m, DownstreamCapacity))
+    problems = []
+    if not queues:
+        problems.append(f"{name}: holds no JobQueue; add one")
+    owners: dict[str, str] = {}
+    known = {own_name(d) for d in downstreams}
+    for queue in queues:
+        for index, spec in enumerate(queue.spec.classes):
+            where = f"{name}: JobQueue {queue.metadata.name}: spec.classes[{index}]"
+            owner = owners.setdefault(spec.name, queue.metadata.name)
+            if owner != queue.metadata.name:
+                problems.append(f"{where}.name: JobQueue {owner} has a class {spec.name} already; rename one")
+            if spec.capacity is not None and downstream_name(queue, spec.capacity.ref) not in known:
+                problems.append(
+                    f"{where}.capacity.ref.name: there is no DownstreamCapacity {spec.capacity.ref.name} in this file; "
+                    "add one, or leave capacity out"
+                )
+    if problems:
+        raise ManifestError(problems)
+    return Workload(queues, downstreams)
+
+
+async def up(options: Options, reporter: Reporter) -> int:
+    """Run a manifest's classes until told to stop, and return the exit status.
+
+    Raises ConfigurationError before anything is started, ConnectionFailed or SchemaError when the database cannot be
+    used.
+    """
+    found = load(options.manifest)
+    options.state.mkdir(parents=True, exist_ok=True)
+    with _alone(options.state), _place(options, reporter) as place:
+        database = Database(place.info, options.schema)
+        try:
+            await database.prepare(found.queues, found.downstreams)
+            return await _Session(options, reporter, database, place, found).run()
+        finally:
+            await database.close()
+
+
+@contextmanager
+def _alone(state: Path) -> Iterator[None]:
+    """Hold the state directory for this process. ConfigurationError when another one has it."""
+    with (state / "lock").open("a") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            raise ConfigurationError(
+                f"another `jobqueue up` uses {state}; stop it, or give this one its own --state-dir"
+            ) from None
+        yield
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """Where the queue is: for us, and as variables for the workers."""
+
+    info: connect.ConnInfo
+    environment: Mapping[str, str]
+
+
+@contextmanager
+def _place(options: Options, reporter: Reporter) -> Iterator[_Place]:
+    """Find the database; start a server of our own when none is named."""
+    schema = {"JOBQUEUE_SCHEMA": options.schema}
+    dsn, folder = options.dsn, options.dsn_dir
+    if dsn is None and folder is None:
+        dsn = os.environ.get("JOBQUEUE_DSN")
+        folder = Path(os.environ["JOBQUEUE_DSN_DIR"]) if "JOBQUEUE_DSN_DIR" in os.environ else None
+    if dsn:
+        yield _Place(connect.resolve(dsn, directory=None), {**schema, "JOBQUEUE_DSN": dsn})
+        return
+    if folder:
+        # Not its content: a worker reads the files again whenever it connects, so that a password can be changed.
+        yield _Place(connect.resolve(None, directory=folder), {**schema, "JOBQUEUE_DSN_DIR": str(folder.absolute())})
+        return
+    server = EmbeddedPostgres(options.state / "postgres")
+    try:
+        dsn = server.start()
+        reporter.say("info", f"embedded PostgreSQL; for other commands: export JOBQUEUE_DSN='{dsn}'", dsn=dsn)
+        yield _Place(connect.resolve(dsn, directory=None), {**schema, "JOBQUEUE_DSN": dsn})
+    finally:
+        server.stop()
+
+
+class _Session:
+    """One run: the platform, the loop, and what signals do to them."""
+
+    def __init__(
+        self, options: Options, reporter: Reporter, database: Database, place: _Place, found: Workload
+    ) -> None:
+        self._options = options
+        self._reporter = reporter
+        self._database = database
+        self._place = place
+        self._found = found
+        self._generation = 0
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._platform = LocalPlatform(options.state, self._templates(found))
+        self._loop = Loop(found.classes, self._platform, database, reporter, options.ending, interval=options.interval)
+
+    async def run(self) -> int:
+        """Run the loop, then drain."""
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.add_signal_handler(number, self._stop)
+        loop.add_signal_handler(signal.SIGHUP, self._restart)
+        try:
+            for name in await self._platform.recover():
+                self._reporter.say("warning", f"{name} was left over from an earlier run; drained")
+            self._warn()
+            return await self._loop.run()
+        finally:
+            await self._drain()
+            for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+                loop.remove_signal_handler(number)
+
+    async def _drain(self) -> None:
+        self._loop.stopping.set()
+        closing = asyncio.ensure_future(self._platform.close())
+        said = False
+        while not closing.done():
+            await self._loop.show()
+            if not said and not closing.done():
+                self._reporter.say("info", "draining; again to give running jobs back at once")
+                said = True
+            await asyncio.wait({closing}, timeout=self._options.interval)
+        await closing
+        await self._loop.show()
+
+    def _stop(self) -> None:
+        if self._loop.stopping.is_set():
+            self._reporter.say("warning", "giving running jobs back")
+            self._platform.release_now()
+        self._loop.stopping.set()
+
+    def _restart(self) -> None:
+        task = asyncio.ensure_future(self._reload())
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _reload(self) -> None:
+        """Read the manifest again and replace every worker, one out, one in. A bad manifest changes nothing."""
+        try:
+            found = load(self._options.manifest)
+            await self._database.register(found.queues, found.downstreams)
+        except JobQueueError as error:
+            self._reporter.say("error", f"restart refused, nothing was changed: {error}")
+            return
+        self._generation += 1
+        self._found = found
+        self._platform.templates = self._templates(found)
+        self._loop.classes = found.classes
+        self._reporter.say("info", "restarting every worker, one out, one in")
+        self._warn()
+
+    def _templates(self, found: Workload) -> dict[str, Template]:
+        options = self._options
+        return {
+            spec.name: template(
+                queue,
+                spec,
+                database=self._place.environment,
+                directory=options.directory,
+                pass_on=options.pass_on,
+                generation=self._generation,
+            )
+            for queue in found.queues
+            for spec in queue.spec.classes
+        }
+
+    def _warn(self) -> None:
+        for spec in self._found.classes:
+            for warning in draining.warnings(spec):
+                self._reporter.say("warning", f"{warning.condition}: {warning.message}")
+        for queue in self._found.queues:
+            if queue.spec.wakeup.type == "RabbitMQ" and BROKER not in os.environ:
+                self._reporter.say("warning", f"wakeup RabbitMQ needs {BROKER} in the environment; polling until then")

@@ -1,0 +1,79 @@
+"""A live table on a terminal, with what happens scrolling by above it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from rich.live import Live
+from rich.markup import escape
+from rich.table import Table as RichTable
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from rich.console import Console
+
+    from jobqueue_operator.up.report import Level, Row
+
+_STYLES: dict[Level, str] = {"info": "dim", "warning": "yellow", "error": "bold red"}
+_COLUMNS = ("class", "target", "oldest", "ready", "later", "in flight", "done", "dead", "workers")
+
+
+class Table:
+    """Draws on a rich console until closed."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._live: Live | None = None
+
+    def say(self, level: Level, message: str, **details: object) -> None:
+        """Print a line above the table. Details are for programs."""
+        del details
+        self._console.print(escape(message), style=_STYLES[level], highlight=False, soft_wrap=True)
+
+    def tick(self, rows: Sequence[Row]) -> None:
+        """Draw the state."""
+        table = render(rows)
+        if self._live is None:
+            self._live = Live(table, console=self._console, auto_refresh=False)
+            self._live.start()
+        self._live.update(table, refresh=True)
+
+    def close(self) -> None:
+        """Leave the last table on the screen."""
+        if self._live is not None:
+            self._live.stop()
+            self._live = None
+
+
+def render(rows: Sequence[Row]) -> RichTable:
+    """Return the table of one tick."""
+    table = RichTable(expand=True, pad_edge=False)
+    for column in _COLUMNS:
+        table.add_column(column, justify="left" if column == "class" else "right", no_wrap=True)
+    table.add_column("what and why", ratio=1)
+    for row in rows:
+        oldest = f"[bold red]{_seconds(row.oldest_age)}[/]" if row.late else _seconds(row.oldest_age)
+        table.add_row(
+            escape(row.class_),
+            _seconds(row.target_age),
+            oldest,
+            *(_count(n) for n in (row.ready, row.scheduled, row.in_flight, row.done, row.dead)),
+            f"{row.workers_ready}/{row.workers_wanted}",
+            escape(row.why),
+        )
+    return table
+
+
+def _count(value: int | None) -> str:
+    return "?" if value is None else f"{value:,}"
+
+
+def _seconds(value: float | None) -> str:
+    if value is None:
+        return "?"
+    if value < 60:  # noqa: PLR2004 - a minute
+        return f"{value:.1f}s"
+    minutes, seconds = divmod(int(value), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}h{minutes:02}m" if hours else f"{minutes}m{seconds:02}s"
