@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any
 
+import hypothesis
 import pytest
 
 from services.cutting_proxy import CuttingProxy
@@ -15,6 +16,10 @@ from services.processes import Process
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+
+# The database decides how long an example takes. In CI the examples are the same each time; elsewhere they wander.
+hypothesis.settings.register_profile("project", deadline=None, derandomize="CI" in os.environ, print_blob=True)
+hypothesis.settings.load_profile("project")
 
 
 @pytest.fixture(scope="session")

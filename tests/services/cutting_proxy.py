@@ -18,7 +18,6 @@ from services.waiting import eventually
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine
-    from types import TracebackType
     from typing import Any, Self
 
 _ENDS_A_REQUEST = (b"Q", b"S")  # simple query, Sync: the server answers each with one ReadyForQuery
@@ -72,9 +71,7 @@ class CuttingProxy:
         self._call(self._listen())
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         """Cut everything and end the thread."""
         self._call(self._close())
         self._loop.call_soon_threadsafe(self._loop.stop)

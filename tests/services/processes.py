@@ -85,7 +85,7 @@ class Process:
             return None
 
         try:
-            return eventually(found, within=within, what=f"the line {pattern!r}")  # type: ignore[return-value]
+            return eventually(found, within=within, what=f"the line {pattern!r}")
         except AssertionError as error:
             raise AssertionError(f"{error}\nprinted so far:\n{self.text}") from None
 

@@ -19,7 +19,7 @@ T = TypeVar("T")
 _PAUSE = 0.02  # seconds between two looks
 
 
-def eventually(condition: Callable[[], T], *, within: float = 10.0, what: str = "") -> T:
+def eventually(condition: Callable[[], T | None], *, within: float = 10.0, what: str = "") -> T:
     """Call `condition` until it returns something true, and return that; AssertionError after `within` seconds."""
     deadline = time.monotonic() + within
     while True:
@@ -31,7 +31,7 @@ def eventually(condition: Callable[[], T], *, within: float = 10.0, what: str = 
         time.sleep(_PAUSE)
 
 
-async def eventually_async(condition: Callable[[], Awaitable[T]], *, within: float = 10.0, what: str = "") -> T:
+async def eventually_async(condition: Callable[[], Awaitable[T | None]], *, within: float = 10.0, what: str = "") -> T:
     """Like `eventually`, for a condition that is awaited."""
     deadline = time.monotonic() + within
     while True:

@@ -1,0 +1,58 @@
+# Every target is one real command. The first one used makes the environment in .venv (Python >= 3.11 and pip's index).
+PYTHON ?= python3
+ARGS ?=
+BIN := .venv/bin
+READY := .venv/.installed
+
+.PHONY: help demo test check check-format check-lint check-types check-layers check-unused bench format coverage constraints clean
+
+help: ## Say what there is
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
+
+demo: $(READY) ## A PostgreSQL, workers, real files, failures; at most 90 s (DEMO_DIR=folder)
+	$(BIN)/python examples/demo/run.py $(ARGS)
+
+test: $(READY) ## Every test that this machine can run (ARGS='-k name' for some)
+	$(BIN)/python -m pytest $(ARGS)
+
+check: check-format check-lint check-types check-layers check-unused ## Formatting, lint, types, layers, unused code
+
+check-format: $(READY)
+	$(BIN)/ruff format --check
+
+check-lint: $(READY)
+	$(BIN)/ruff check
+
+check-types: $(READY)
+	$(BIN)/mypy
+
+check-layers: $(READY)
+	$(BIN)/lint-imports
+
+check-unused: $(READY)
+	$(BIN)/vulture
+
+bench: $(READY) ## Measure, next to others (bench/README.md)
+	$(BIN)/python -m bench $(ARGS)
+
+format: $(READY) ## Format and repair what ruff can repair
+	$(BIN)/ruff check --fix-only --quiet && $(BIN)/ruff format
+
+coverage: $(READY) ## The tests, with the lines and branches they miss
+	$(BIN)/python -m pytest --cov --cov-report=term-missing:skip-covered $(ARGS)
+
+constraints: ## Renew constraints.txt to the newest releases that pyproject.toml allows
+	rm -rf .venv && $(MAKE) $(READY) CONSTRAINTS= && $(BIN)/python -m pip freeze --all --exclude-editable > constraints.txt
+
+clean: ## Remove everything made here
+	rm -rf .venv .coverage* htmlcov dist build .jobqueue .hypothesis .mypy_cache .pytest_cache .ruff_cache .import_linter_cache
+
+CONSTRAINTS ?= --constraint constraints.txt
+PIP = $(BIN)/python -m pip install --quiet --disable-pip-version-check $(CONSTRAINTS)
+
+$(READY): pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; v = sys.version_info; v >= (3, 11) or sys.exit("Python 3.11 or newer is needed, $(PYTHON) is %d.%d; say which: make PYTHON=/path/to/python3.12" % v[:2])'
+	$(PYTHON) -m venv --clear .venv
+	$(PIP) 'pip>=25.1'
+	$(PIP) --editable '.[local,rabbitmq]' --group dev
+	@touch $@
