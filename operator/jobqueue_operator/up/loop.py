@@ -102,7 +102,7 @@ class Loop:
                 self._maintained_at = now
             await self._try("upkeep", self.queue.upkeep(maintain=maintain))
         done = await self._try("counting", self.queue.done()) if snapshot is not None else None
-        self.reporter.tick(rows(self.classes, facts, self._plan, done or {}))
+        self.reporter.tick(rows(self.classes, facts, self._plan, done, self.looping))
         return facts
 
     async def show(self) -> None:
@@ -114,7 +114,7 @@ class Loop:
             if snapshot is not None:
                 await self._forget(event, facts, snapshot)
         done = await self._try("counting", self.queue.done()) if snapshot is not None else None
-        self.reporter.tick(rows(self.classes, facts, Plan(()), done or {}))
+        self.reporter.tick(rows(self.classes, facts, Plan(()), done, self.looping))
 
     async def _look(self) -> observe.Snapshot | None:
         try:

@@ -53,8 +53,14 @@ class Reporter(Protocol):
         """Leave the terminal as it was."""
 
 
-def rows(classes: Sequence[ClassSpec], facts: Facts, plan: Plan, done: Mapping[str, int]) -> list[Row]:
-    """Return one row a class, in the order of the manifest. `done` counts the jobs that are done, where known."""
+def rows(
+    classes: Sequence[ClassSpec], facts: Facts, plan: Plan, done: Mapping[str, int] | None, failing: Mapping[str, str]
+) -> list[Row]:
+    """Return one row a class, in the order of the manifest.
+
+    `done` counts the jobs that are done, None when it is not known. `failing` names classes whose workers do not come
+    up, and what they said.
+    """
     found = []
     for spec in classes:
         pool = plan.pool(spec.name)
@@ -68,13 +74,17 @@ def rows(classes: Sequence[ClassSpec], facts: Facts, plan: Plan, done: Mapping[s
                 ready=seen.ready if seen else None,
                 scheduled=seen.scheduled if seen else None,
                 in_flight=seen.in_flight if seen else None,
-                done=done.get(spec.name),
+                done=done.get(spec.name, 0) if done is not None else None,
                 dead=seen.dead if seen else None,
                 workers_ready=sum(1 for w in workers if w.phase is Phase.READY),
                 workers=len(workers),
                 workers_wanted=pool.decision.replicas if pool else 0,
                 reason=pool.decision.reason if pool else "Draining",
-                why=pool.why if pool else "draining",
+                why="; ".join([pool.why if pool else "draining", *_failing(failing.get(spec.name))]),
             )
         )
     return found
+
+
+def _failing(said: str | None) -> list[str]:
+    return [] if said is None else [f"workers do not come up: {said}"]

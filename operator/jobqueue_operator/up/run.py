@@ -13,19 +13,17 @@ from typing import TYPE_CHECKING
 
 from jobqueue import connect
 from jobqueue.errors import ConfigurationError, JobQueueError
-from jobqueue_operator.manifest import Manifest, ManifestError, load_manifests
 from jobqueue_operator.planner import draining
 from jobqueue_operator.platforms.local import LocalPlatform
 from jobqueue_operator.platforms.local.template import BROKER, Template, template
-from jobqueue_operator.registration import downstream_name, own_name
-from jobqueue_operator.resources import ClassSpec, DownstreamCapacity, JobQueue
 from jobqueue_operator.up.database import Database
 from jobqueue_operator.up.embedded import EmbeddedPostgres
 from jobqueue_operator.up.finish import Ending
 from jobqueue_operator.up.loop import Loop
+from jobqueue_operator.workload import Workload, load
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping
 
     from jobqueue_operator.up.report import Reporter
 
@@ -45,49 +43,6 @@ class Options:
     interval: float = 1.0
 
 
-@dataclass(frozen=True, slots=True)
-class Workload:
-    """The objects of one manifest file."""
-
-    queues: tuple[JobQueue, ...]
-    downstreams: tuple[DownstreamCapacity, ...]
-
-    @property
-    def classes(self) -> list[ClassSpec]:
-        """Every class of every JobQueue."""
-        return [spec for queue in self.queues for spec in queue.spec.classes]
-
-
-def load(path: Path) -> Workload:
-    """Read a manifest for use on one database. Raises ManifestError with all problems."""
-    return workload(load_manifests(path), name=path.name)
-
-
-def workload(manifests: Sequence[Manifest], *, name: str) -> Workload:
-    """Check what only matters where all objects share one database. Raises ManifestError."""
-    queues = tuple(m for m in manifests if isinstance(m, JobQueue))
-    downstreams = tuple(m for m in manifests if isinstance(m, DownstreamCapacity))
-    problems = []
-    if not queues:
-        problems.append(f"{name}: holds no JobQueue; add one")
-    owners: dict[str, str] = {}
-    known = {own_name(d) for d in downstreams}
-    for queue in queues:
-        for index, spec in enumerate(queue.spec.classes):
-            where = f"{name}: JobQueue {queue.metadata.name}: spec.classes[{index}]"
-            owner = owners.setdefault(spec.name, queue.metadata.name)
-            if owner != queue.metadata.name:
-                problems.append(f"{where}.name: JobQueue {owner} has a class {spec.name} already; rename one")
-            if spec.capacity is not None and downstream_name(queue, spec.capacity.ref) not in known:
-                problems.append(
-                    f"{where}.capacity.ref.name: there is no DownstreamCapacity {spec.capacity.ref.name} in this file; "
-                    "add one, or leave capacity out"
-                )
-    if problems:
-        raise ManifestError(problems)
-    return Workload(queues, downstreams)
-
-
 async def up(options: Options, reporter: Reporter) -> int:
     """Run a manifest's classes until told to stop, and return the exit status.
 
@@ -96,13 +51,24 @@ async def up(options: Options, reporter: Reporter) -> int:
     """
     found = load(options.manifest)
     options.state.mkdir(parents=True, exist_ok=True)
-    with _alone(options.state), _place(options, reporter) as place:
+    stopping = asyncio.Event()
+    with _alone(options.state), _signals(stopping.set), _place(options, reporter) as place:
         database = Database(place.info, options.schema)
         try:
             await database.prepare(found.queues, found.downstreams)
-            return await _Session(options, reporter, database, place, found).run()
+            return await _Session(options, reporter, database, place, found, stopping).run()
         finally:
             await database.close()
+
+
+@contextmanager
+def _signals(stop: Callable[[], None], restart: Callable[[], None] | None = None) -> Iterator[None]:
+    """Have SIGINT and SIGTERM stop, and SIGHUP restart, for as long as this lasts."""
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, stop)
+    loop.add_signal_handler(signal.SIGHUP, restart or (lambda: None))
+    yield
 
 
 @contextmanager
@@ -154,7 +120,13 @@ class _Session:
     """One run: the platform, the loop, and what signals do to them."""
 
     def __init__(
-        self, options: Options, reporter: Reporter, database: Database, place: _Place, found: Workload
+        self,
+        options: Options,
+        reporter: Reporter,
+        database: Database,
+        place: _Place,
+        found: Workload,
+        stopping: asyncio.Event,
     ) -> None:
         self._options = options
         self._reporter = reporter
@@ -164,23 +136,26 @@ class _Session:
         self._generation = 0
         self._tasks: set[asyncio.Task[None]] = set()
         self._platform = LocalPlatform(options.state, self._templates(found))
-        self._loop = Loop(found.classes, self._platform, database, reporter, options.ending, interval=options.interval)
+        self._loop = Loop(
+            found.classes,
+            self._platform,
+            database,
+            reporter,
+            options.ending,
+            interval=options.interval,
+            stopping=stopping,
+        )
 
     async def run(self) -> int:
         """Run the loop, then drain."""
-        loop = asyncio.get_running_loop()
-        for number in (signal.SIGINT, signal.SIGTERM):
-            loop.add_signal_handler(number, self._stop)
-        loop.add_signal_handler(signal.SIGHUP, self._restart)
-        try:
-            for name in await self._platform.recover():
-                self._reporter.say("warning", f"{name} was left over from an earlier run; drained")
-            self._warn()
-            return await self._loop.run()
-        finally:
-            await self._drain()
-            for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-                loop.remove_signal_handler(number)
+        with _signals(self._stop, self._restart):
+            try:
+                for name in await self._platform.recover():
+                    self._reporter.say("warning", f"{name} was left over from an earlier run; drained")
+                self._warn()
+                return await self._loop.run()
+            finally:
+                await self._drain()
 
     async def _drain(self) -> None:
         self._loop.stopping.set()
@@ -189,7 +164,7 @@ class _Session:
         while not closing.done():
             await self._loop.show()
             if not said and not closing.done():
-                self._reporter.say("info", "draining; again to give running jobs back at once")
+                self._reporter.say("info", "draining; Ctrl-C (or SIGTERM) gives running jobs back at once")
                 said = True
             await asyncio.wait({closing}, timeout=self._options.interval)
         await closing

@@ -120,7 +120,8 @@ def test_a_max_that_is_not_said_follows_min() -> None:
             "drain: {timeout: 15m}",
             (
                 "spec.classes[0].drain.timeout: the grace period (drain.timeout 15m + flush 5s + CLI start 3s "
-                "+ margin 5s = 15m13s) is above drain.maxGrace 10m; state drain.timeout of at most 9m47s or raise drain.maxGrace"
+                "+ margin 5s = 15m13s) is above drain.maxGrace 10m; "
+                "state drain.timeout of at most 9m47s or raise drain.maxGrace"
             ),
         ),
     ],

@@ -65,7 +65,8 @@ class LocalPlatform:
         self._releasing = False
 
     async def recover(self) -> list[str]:
-        """Drain what an earlier run left behind and return the names of those workers."""
+        """Drain what an earlier run left behind and return the names of those workers. Old logs go."""
+        prune_logs(self._logs)
         left = await asyncio.to_thread(survivors.end_all, self._records)
         return [record.name for record in left]
 

@@ -1,0 +1,93 @@
+from typing import Any
+
+from jobqueue_operator import observe
+from jobqueue_operator.planner.facts import ClassFacts, Phase, WorkerFacts
+
+NOW = 1_000_000.0
+
+
+def snapshot(*workers: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "now": NOW,
+        "classes": [
+            {
+                "class": "email",
+                "ready": 5,
+                "scheduled": 2,
+                "blocked": {"unsupported": 1, "key": 2, "tenant": 0},
+                "in_flight": 3,
+                "expired": 1,
+                "dead": 4,
+                "oldest_age": 7.25,
+                "paused": True,
+            }
+        ],
+        "workers": list(workers),
+        "downstreams": [{"downstream": "db", "limit": 40, "in_use": 7}],
+    }
+
+
+def entry(id_: int, name: str, ago: float, **fields: Any) -> dict[str, Any]:
+    return {
+        "id": id_, "name": name, "class": "email", "state": "active", "registered_at": NOW - ago, "seen_age": 0.1,
+        "in_flight": 2, **fields,
+    }  # fmt: skip
+
+
+def worker(name: str = "email-abcde", phase: Phase = Phase.STARTING, age: float = 10.0) -> WorkerFacts:
+    return WorkerFacts(name=name, class_="email", phase=phase, revision="r", age=age)
+
+
+def seen(*entries: dict[str, Any], of: WorkerFacts | None = None) -> WorkerFacts:
+    (found,) = observe.facts(snapshot(*entries), [of or worker()]).workers
+    return found
+
+
+def test_a_snapshot_becomes_facts() -> None:
+    facts = observe.facts(snapshot(), [])
+    assert facts.visible
+    assert facts.classes == {
+        "email": ClassFacts(
+            ready=5, blocked=3, unsupported=1, scheduled=2, in_flight=3, expired=1, dead=4, oldest_age=7.25, paused=True
+        )
+    }
+    assert (facts.downstreams["db"].limit, facts.downstreams["db"].in_use) == (40, 7)
+
+
+def test_without_a_snapshot_the_queue_is_not_visible() -> None:
+    facts = observe.facts(None, [worker()])
+    assert not facts.visible
+    assert facts.workers == (worker(),)
+
+
+def test_a_worker_is_ready_when_the_queue_knows_its_process() -> None:
+    found = seen(entry(1, "email-abcde/boot/0", ago=9))
+    assert (found.phase, found.busy) == (Phase.READY, 2)
+
+
+def test_a_registration_of_the_process_before_does_not_make_it_ready() -> None:
+    found = seen(entry(1, "email-abcde/boot/0", ago=11))
+    assert (found.phase, found.busy) == (Phase.STARTING, 0)
+
+
+def test_one_that_waits_for_admission_or_is_not_heard_of_is_not_ready() -> None:
+    assert seen(entry(1, "email-abcde", ago=1, state="waiting")).phase is Phase.STARTING
+    assert seen(entry(1, "email-abcde", ago=1, seen_age=31)).phase is Phase.STARTING
+
+
+def test_what_drains_or_waits_to_start_again_stays_so() -> None:
+    assert seen(entry(1, "email-abcde", ago=1), of=worker(phase=Phase.DRAINING)).phase is Phase.DRAINING
+    assert seen(entry(1, "email-abcde", ago=1), of=worker(phase=Phase.BACKOFF)).phase is Phase.BACKOFF
+
+
+def test_another_class_s_worker_with_a_longer_name_is_not_it() -> None:
+    assert seen(entry(1, "email-abcde-xxxxx", ago=1, **{"class": "email-abcde"})).phase is Phase.STARTING
+
+
+def test_registrations_are_told_apart_by_their_process() -> None:
+    shot = snapshot(
+        entry(1, "email-abcde/a", ago=60), entry(2, "email-abcde/b", ago=5), entry(3, "email-other", ago=60)
+    )
+    assert observe.registrations(shot, worker(), current=False) == [1]
+    assert observe.registrations(shot, worker(), current=True) == [2]
+    assert observe.all_registrations(shot, "email", "email-abcde") == [1, 2]
