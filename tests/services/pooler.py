@@ -28,7 +28,7 @@ listen_port = {port}
 unix_socket_dir = {folder}
 pool_mode = transaction
 max_client_conn = 500
-default_pool_size = 20
+default_pool_size = {pool_size}
 auth_type = trust
 auth_file = {folder}/users.txt
 auth_user = {superuser}
@@ -44,7 +44,7 @@ log_disconnections = 0
 class PgBouncer:
     """One PgBouncer; every database of the server is reachable through it under its own name."""
 
-    def __init__(self, server: Server) -> None:
+    def __init__(self, server: Server, *, pool_size: int = 20) -> None:
         """Start PgBouncer before `server`; the test is skipped (or failed) where it is not installed."""
         program = require("pgbouncer")
         self.folder = accounts.service_folder("bouncer")
@@ -53,7 +53,13 @@ class PgBouncer:
         (self.folder / "users.txt").write_text(f'"{SUPERUSER}" ""\n')
         configuration = self.folder / "pgbouncer.ini"
         configuration.write_text(
-            _CONFIGURATION.format(server_port=server.port, port=self.port, folder=self.folder, superuser=SUPERUSER)
+            _CONFIGURATION.format(
+                server_port=server.port,
+                port=self.port,
+                folder=self.folder,
+                superuser=SUPERUSER,
+                pool_size=pool_size,
+            )
         )
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(

@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import logging
 import time
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import psycopg
@@ -22,7 +21,8 @@ if TYPE_CHECKING:
     import pytest
 
     from jobqueue.wakeup.notify import Opener
-    from services.proxy import Proxy, Upstream
+    from services.databases import Database
+    from services.proxy import Proxy
 
 LONG = 60.0
 HASTY = Patience(probe=0.2, echo=0.5, connect=2, deaf=0.3)
@@ -42,20 +42,10 @@ async def listener(connect: Opener, **options: Any) -> AsyncIterator[NotifyWakeu
 
 
 @contextlib.asynccontextmanager
-async def proxy_to(dsn: str) -> AsyncIterator[tuple[Proxy, str]]:
-    facts = conninfo_to_dict(dsn)
-    host, port = str(facts["host"]), int(facts.get("port") or 5432)
-
-    async def dial() -> Upstream:
-        if host.startswith("/"):
-            return await asyncio.open_unix_connection(Path(host) / f".s.PGSQL.{port}")
-        return await asyncio.open_connection(host, port)
-
-    async with proxied(dial) as proxy:
-        yield (
-            proxy,
-            make_conninfo(dsn, host="127.0.0.1", port=proxy.port, sslmode="disable", gssencmode="disable"),
-        )
+async def proxy_to(database: Database) -> AsyncIterator[tuple[Proxy, str]]:
+    port = conninfo_to_dict(database)["port"]
+    async with proxied(lambda: asyncio.open_connection("127.0.0.1", port)) as proxy:
+        yield proxy, make_conninfo(database, port=proxy.port)
 
 
 async def sleeping(wakeup: NotifyWakeup) -> asyncio.Task[None]:
@@ -64,18 +54,18 @@ async def sleeping(wakeup: NotifyWakeup) -> asyncio.Task[None]:
     return task
 
 
-async def test_work_for_its_class_wakes(dsn: str) -> None:
-    async with listener(opener(dsn)) as wakeup:
+async def test_work_for_its_class_wakes(database: Database) -> None:
+    async with listener(opener(database)) as wakeup:
         sleeper = await sleeping(wakeup)
-        await notify(dsn, "class:email")
+        await notify(database, "class:email")
         await asyncio.wait_for(sleeper, 5)
 
 
-async def test_other_classes_schemas_and_nonsense_do_not_wake(dsn: str) -> None:
+async def test_other_classes_schemas_and_nonsense_do_not_wake(database: Database) -> None:
     cancelled: list[int] = []
-    async with listener(opener(dsn), on_cancel=cancelled.append) as wakeup:
+    async with listener(opener(database), on_cancel=cancelled.append) as wakeup:
         sleeper = await sleeping(wakeup)
-        await notify(dsn, "class:email", schema="other")
+        await notify(database, "class:email", schema="other")
         for payload in (
             "class:emails",
             "class:",
@@ -87,8 +77,8 @@ async def test_other_classes_schemas_and_nonsense_do_not_wake(dsn: str) -> None:
             "cancel:²",
             "new:email",
         ):
-            await notify(dsn, payload)
-        await notify(dsn, "cancel:7")  # notifications keep their order: all the others have been heard by then
+            await notify(database, payload)
+        await notify(database, "cancel:7")  # notifications keep their order: the others have been heard by then
         await until(lambda: cancelled)
         assert cancelled == [7]
         assert not sleeper.done()
@@ -96,41 +86,43 @@ async def test_other_classes_schemas_and_nonsense_do_not_wake(dsn: str) -> None:
         await sleeper
 
 
-async def test_without_classes_every_class_wakes(dsn: str) -> None:
-    async with listener(opener(dsn), classes=None) as wakeup:
+async def test_without_classes_every_class_wakes(database: Database) -> None:
+    async with listener(opener(database), classes=None) as wakeup:
         sleeper = await sleeping(wakeup)
-        await notify(dsn, "class:whatever")
+        await notify(database, "class:whatever")
         await asyncio.wait_for(sleeper, 5)
 
 
-async def test_a_failing_callback_does_not_end_the_listener(dsn: str, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_failing_callback_does_not_end_the_listener(
+    database: Database, caplog: pytest.LogCaptureFixture
+) -> None:
     def explode(job_id: int) -> None:
         raise RuntimeError(job_id)
 
-    async with listener(opener(dsn), on_cancel=explode) as wakeup:
+    async with listener(opener(database), on_cancel=explode) as wakeup:
         sleeper = await sleeping(wakeup)
-        await notify(dsn, "cancel:7")
-        await notify(dsn, "class:email")
+        await notify(database, "cancel:7")
+        await notify(database, "class:email")
         await asyncio.wait_for(sleeper, 5)
     assert "the cancellation callback failed for job 7" in caplog.text
 
 
-async def test_a_terminated_backend_is_replaced_and_wakes_once(dsn: str) -> None:
-    async with listener(opener(dsn, application_name="victim")) as wakeup:
+async def test_a_terminated_backend_is_replaced_and_wakes_once(database: Database) -> None:
+    async with listener(opener(database, application_name="victim")) as wakeup:
         sleeper = await sleeping(wakeup)
-        async with await psycopg.AsyncConnection.connect(dsn, autocommit=True) as admin:
+        async with await psycopg.AsyncConnection.connect(database, autocommit=True) as admin:
             await admin.execute(
                 "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'victim'"
             )
         await asyncio.wait_for(sleeper, 10)  # something may have been missed
         await until(lambda: wakeup.listening)
         sleeper = await sleeping(wakeup)
-        await notify(dsn, "class:email")
+        await notify(database, "class:email")
         await asyncio.wait_for(sleeper, 5)
 
 
-async def test_a_healthy_listener_is_probed_and_kept(dsn: str) -> None:
-    async with proxy_to(dsn) as (proxy, through), listener(opener(through)) as wakeup:
+async def test_a_healthy_listener_is_probed_and_kept(database: Database) -> None:
+    async with proxy_to(database) as (proxy, through), listener(opener(through)) as wakeup:
         assert proxy.accepted == 2
         sleeper = await sleeping(wakeup)
         done, _ = await asyncio.wait({sleeper}, timeout=HASTY.probe * 5)
@@ -141,20 +133,20 @@ async def test_a_healthy_listener_is_probed_and_kept(dsn: str) -> None:
         await sleeper
 
 
-async def test_a_half_open_socket_is_noticed_and_replaced(dsn: str) -> None:
-    async with proxy_to(dsn) as (proxy, through), listener(opener(through)) as wakeup:
+async def test_a_half_open_socket_is_noticed_and_replaced(database: Database) -> None:
+    async with proxy_to(database) as (proxy, through), listener(opener(through)) as wakeup:
         proxy.freeze()
         await until(lambda: not wakeup.listening, within=HASTY.probe + HASTY.echo + 5)
         proxy.thaw()
         await until(lambda: wakeup.listening)
         await asyncio.wait_for(wakeup.wait(LONG), 5)
         sleeper = await sleeping(wakeup)
-        await notify(dsn, "class:email")
+        await notify(database, "class:email")
         await asyncio.wait_for(sleeper, 5)
 
 
-async def test_a_wait_on_a_frozen_socket_is_bounded_and_so_is_stop(dsn: str) -> None:
-    async with proxy_to(dsn) as (proxy, through), listener(opener(through)) as wakeup:
+async def test_a_wait_on_a_frozen_socket_is_bounded_and_so_is_stop(database: Database) -> None:
+    async with proxy_to(database) as (proxy, through), listener(opener(through)) as wakeup:
         proxy.freeze()
         for _ in range(5):
             began = time.monotonic()
@@ -165,8 +157,8 @@ async def test_a_wait_on_a_frozen_socket_is_bounded_and_so_is_stop(dsn: str) -> 
         assert time.monotonic() - began < 3
 
 
-async def test_a_cut_connection_is_replaced(dsn: str) -> None:
-    async with proxy_to(dsn) as (proxy, through), listener(opener(through)) as wakeup:
+async def test_a_cut_connection_is_replaced(database: Database) -> None:
+    async with proxy_to(database) as (proxy, through), listener(opener(through)) as wakeup:
         sleeper = await sleeping(wakeup)
         proxy.cut()
         await asyncio.wait_for(sleeper, 10)
@@ -190,16 +182,16 @@ async def test_an_unreachable_server_only_costs_latency_and_few_lines(
     assert "polling goes on" in warnings[0]
 
 
-async def test_stop_is_idempotent_before_and_after_start(dsn: str) -> None:
-    wakeup = NotifyWakeup(opener(dsn), classes=["email"])
+async def test_stop_is_idempotent_before_and_after_start(database: Database) -> None:
+    wakeup = NotifyWakeup(opener(database), classes=["email"])
     await wakeup.stop()
     await wakeup.start()
     await wakeup.stop()
     await wakeup.stop()
-    async with listener(opener(dsn, application_name="stopped")) as other:
+    async with listener(opener(database, application_name="stopped")) as other:
         await other.stop()
         await other.stop()
-    async with await psycopg.AsyncConnection.connect(dsn, autocommit=True) as admin:
+    async with await psycopg.AsyncConnection.connect(database, autocommit=True) as admin:
 
         async def all_closed() -> bool:
             query = "SELECT FROM pg_stat_activity WHERE application_name = 'stopped'"

@@ -9,20 +9,24 @@ from typing import TYPE_CHECKING
 import pytest
 
 from jobqueue.wakeup.notify import NotifyWakeup, Patience
-from services.pgbouncer import pgbouncer
+from services.pooler import PgBouncer
 from services.waiting import notify, opener, until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from services.databases import Database
+    from services.postgres import Server
+
 HASTY = Patience(probe=0.2, echo=0.3, connect=2, deaf=0.05)
 
 
-@pytest.fixture(scope="module", params=[1, 4])
-def pooled(request: pytest.FixtureRequest, dsn: str) -> Iterator[str]:
+@pytest.fixture(params=[1, 4])
+def pooled(request: pytest.FixtureRequest, pg: Server, database: Database) -> Iterator[str]:
     """Through one server connection, where a self-notification does come back, and through several."""
-    with pgbouncer(dsn, pool=request.param) as through:
-        yield through
+    bouncer = PgBouncer(pg, pool_size=request.param)
+    yield bouncer.dsn(database.name)
+    bouncer.destroy()
 
 
 async def test_deafness_is_said_once_with_its_remedy(pooled: str, caplog: pytest.LogCaptureFixture) -> None:
@@ -47,8 +51,8 @@ async def test_deafness_is_said_once_with_its_remedy(pooled: str, caplog: pytest
     assert len(lines) == 2
 
 
-async def test_a_direct_dsn_is_the_remedy(dsn: str, pooled: str) -> None:
-    wakeup = NotifyWakeup(opener(dsn), classes=["email"], patience=HASTY)
+async def test_a_direct_dsn_is_the_remedy(database: Database, pooled: str) -> None:
+    wakeup = NotifyWakeup(opener(database), classes=["email"], patience=HASTY)
     await wakeup.start()
     await until(lambda: wakeup.listening)
     await wakeup.wait(1)

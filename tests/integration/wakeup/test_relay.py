@@ -21,6 +21,7 @@ from services.waiting import opener, until
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
+    from services.databases import Database
     from services.rabbitmq import Broker
 
 LONG = 60.0
@@ -66,7 +67,7 @@ async def connected(dsn: str) -> AsyncIterator[psycopg.AsyncConnection[Any]]:
         yield connection
 
 
-async def test_a_commit_wakes_a_sleeping_worker_and_a_rollback_does_not(migrated: str, broker: Broker) -> None:
+async def test_a_commit_wakes_a_sleeping_worker_and_a_rollback_does_not(migrated: Database, broker: Broker) -> None:
     worker = RabbitWakeup(broker.url, classes=["email"])
     await worker.start()
     await until(lambda: worker.consuming, within=20)
@@ -89,7 +90,7 @@ async def test_a_commit_wakes_a_sleeping_worker_and_a_rollback_does_not(migrated
 
 
 async def test_each_ready_job_is_published_once_to_its_class_and_scheduled_ones_are_not(
-    migrated: str, broker: Broker
+    migrated: Database, broker: Broker
 ) -> None:
     async with connected(migrated) as connection:
         ids = [(await queue.enqueue(connection, "email", "hello", {"n": n})).id for n in range(3)]
@@ -105,14 +106,31 @@ async def test_each_ready_job_is_published_once_to_its_class_and_scheduled_ones_
     assert await messages(broker, "sms") == [text]
 
 
-async def test_a_job_that_still_waits_is_published_again_later(migrated: str, broker: Broker) -> None:
+async def test_a_job_that_still_waits_is_published_again_later(migrated: Database, broker: Broker) -> None:
     async with connected(migrated) as connection:
         await queue.enqueue(connection, "email", "hello", {})
     async with relaying(migrated, broker, Pace(poll=0.05, again=0.3)) as relay:
         await until(lambda: relay.published >= 3)
 
 
-async def test_a_stopped_relay_leaves_no_flag_and_no_connection(migrated: str, broker: Broker) -> None:
+async def test_an_enqueue_just_before_the_flag_is_up_is_found(
+    migrated: Database, broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    raise_flag = Relay._raise_flag  # noqa: SLF001 - the moment has no other name
+
+    async with connected(migrated) as connection:
+
+        async def raise_flag_late(relay: Relay, own: psycopg.AsyncConnection[Any], *, asleep: bool) -> None:
+            if asleep and not relay.published:
+                await queue.enqueue(connection, "email", "hello", {})
+            await raise_flag(relay, own, asleep=asleep)
+
+        monkeypatch.setattr(Relay, "_raise_flag", raise_flag_late)
+        async with relaying(migrated, broker, SLOW) as relay:
+            await until(lambda: relay.published == 1)
+
+
+async def test_a_stopped_relay_leaves_no_flag_and_no_connection(migrated: Database, broker: Broker) -> None:
     async with connected(migrated) as connection:
         async with relaying(migrated, broker, SLOW):
             await until(lambda: sleepers(connection))
@@ -126,7 +144,7 @@ async def test_a_stopped_relay_leaves_no_flag_and_no_connection(migrated: str, b
 
 
 async def test_an_unreachable_broker_blocks_nobody_and_piles_nothing_up(
-    migrated: str, broker: Broker, caplog: pytest.LogCaptureFixture
+    migrated: Database, broker: Broker, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with relaying(migrated, broker, QUICK) as relay, connected(migrated) as connection:
         broker.kill()
@@ -139,12 +157,16 @@ async def test_an_unreachable_broker_blocks_nobody_and_piles_nothing_up(
         finally:
             await asyncio.to_thread(broker.start)
         await until(lambda: relay.published >= 50, within=40)
-    lines = [r for r in caplog.records if r.levelno >= logging.WARNING and r.name == "jobqueue.wakeup.relay"]
+    lines = [
+        r
+        for r in caplog.records
+        if r.levelno >= logging.WARNING and r.name.startswith(("jobqueue", "aiormq", "aio_pika"))
+    ]
     assert len(lines) == 1
 
 
 async def test_a_frozen_broker_is_given_up_after_the_confirm_timeout(
-    migrated: str, broker: Broker, monkeypatch: pytest.MonkeyPatch
+    migrated: Database, broker: Broker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(amqp, "CALL", 0.5)
     async with relaying(migrated, broker, QUICK) as relay, connected(migrated) as connection:
@@ -159,7 +181,7 @@ async def test_a_frozen_broker_is_given_up_after_the_confirm_timeout(
         await until(lambda: relay.published == 2, within=30)
 
 
-async def test_a_terminated_database_session_is_replaced(migrated: str, broker: Broker) -> None:
+async def test_a_terminated_database_session_is_replaced(migrated: Database, broker: Broker) -> None:
     async with relaying(migrated, broker, QUICK) as relay, connected(migrated) as connection:
         await connection.execute(
             "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
@@ -169,7 +191,7 @@ async def test_a_terminated_database_session_is_replaced(migrated: str, broker: 
         await until(lambda: relay.published == 1, within=30)
 
 
-async def test_what_waits_is_found_without_walking_the_backlog(migrated: str) -> None:
+async def test_what_waits_is_found_without_walking_the_backlog(migrated: Database) -> None:
     """50,000 scheduled and 50,000 due rows of one class, and parked and paused ones, cost a look nothing."""
     async with connected(migrated) as connection:
         fill = """SELECT count(*) FROM jobqueue.enqueue_many(

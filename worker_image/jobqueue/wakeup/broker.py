@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
+from contextvars import ContextVar
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -70,10 +72,22 @@ def check_url(broker: str) -> URL:
     return url
 
 
+def _not_ours(_record: logging.LogRecord) -> bool:
+    return not _ours.get()
+
+
+# The client logs each failed try as an error; ours are said by Outage at a bounded rate. An application's own
+# connections in this process keep their lines: tasks inherit the variable from the context that opened them.
+_ours: ContextVar[bool] = ContextVar("ours", default=False)
+for _name in ("aiormq.connection", "aiormq.channel", "aio_pika.channel"):
+    logging.getLogger(_name).addFilter(_not_ours)
+
+
 @contextlib.asynccontextmanager
 async def opened(broker: str) -> AsyncIterator[AbstractChannel]:
     """Open a channel on a connection of its own: confirmed, unroutable is an error. Raises FAILURES."""
     url = check_url(broker).update_query(heartbeat=_HEARTBEAT)
+    _ours.set(True)
     async with asyncio.timeout(_CONNECT):
         connection = await aio_pika.connect(url)
     try:

@@ -1,0 +1,201 @@
+"""The snapshot as frozen dataclasses. All ages and durations are seconds, by the database's clock."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from jobqueue.errors import SchemaError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+@dataclass(frozen=True)
+class ClassSnapshot:
+    """One job class: its waiting, running and dead jobs, and the settings that judge them."""
+
+    class_: str
+    paused: bool
+    ready: int  # due and held by nobody: unsupported kinds and expired leases too
+    scheduled: int  # pending and not due
+    blocked_unsupported: int  # ready, but no live worker knows its kind and version
+    blocked_key: int  # ready, but parked behind a concurrency key in use
+    blocked_tenant: int  # ready, but its tenant is at its limit
+    estimated: bool  # ready, scheduled, blocked and ages come from a sample
+    oldest_age_seconds: float  # since the oldest ready job became due; exact; 0 when none is ready
+    age_quantiles_seconds: tuple[float, ...]  # of the ready jobs, oldest first, at 0, 1/8 … 7/8; empty when none
+    in_flight: int  # live leases
+    expired: int  # leases that ended and were not swept yet
+    longest_running_seconds: float  # the oldest live lease's attempt; 0 when none
+    lease_expirations: int  # swept since the beginning: a counter
+    dead: int  # counted up to 50,000
+    oldest_dead_age_seconds: float  # 0 when none is dead
+    sleepers: int  # workers, relays and operators that asked for a NOTIFY
+    target_age_seconds: float
+    lease_seconds: float
+    timeout_seconds: float
+    dead_retention_seconds: float
+    max_attempts: int
+    concurrency: int  # slots of a worker that sets none itself
+    downstream: str | None
+    units_per_job: int
+    units_per_pod: int
+
+    @property
+    def blocked(self) -> int:
+        """Ready jobs that more workers cannot help."""
+        return self.blocked_unsupported + self.blocked_key + self.blocked_tenant
+
+    @property
+    def pending(self) -> int:
+        """Jobs of status pending: ready ones without the expired leases, which are running, and scheduled ones."""
+        return max(self.ready - self.expired, 0) + self.scheduled
+
+    @property
+    def running(self) -> int:
+        """Jobs of status running: all leases, the expired ones too."""
+        return self.in_flight + self.expired
+
+
+@dataclass(frozen=True)
+class WorkerSnapshot:
+    """One registered worker process that has not ended."""
+
+    id: int
+    name: str
+    class_: str
+    state: str  # waiting (not admitted) · active · retired (claims nothing more)
+    slots: int
+    units: int  # of its downstream, held by the process itself
+    in_flight: int
+    registered_at: datetime
+    seen_age_seconds: float  # since its last heartbeat
+    info: Mapping[str, Any]  # what it said of itself when it registered
+
+
+@dataclass(frozen=True)
+class DownstreamSnapshot:
+    """One downstream: its limit and what leases and processes hold of it, in units."""
+
+    downstream: str
+    limit: int
+    in_use: int
+
+
+@dataclass(frozen=True)
+class DatabaseSnapshot:
+    """What the database says of itself, over all classes."""
+
+    epoch: int  # of the operator that leads it; 0 before the first
+    leader: str
+    oldest_transaction_age_seconds: float  # holds back vacuum; 0 when there is none
+    oldest_transaction_pid: int | None
+    dead_tuples: Mapping[str, int]  # table → rows
+    table_bytes: Mapping[str, int]  # table, its indexes and partitions → bytes
+    notify_queue_usage_ratio: float  # 1 is full, and then every notifying commit fails
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """All facts of one queue at one moment."""
+
+    now: datetime
+    classes: tuple[ClassSnapshot, ...]
+    workers: tuple[WorkerSnapshot, ...]
+    downstreams: tuple[DownstreamSnapshot, ...]
+    database: DatabaseSnapshot
+
+    def find(self, class_: str) -> ClassSnapshot | None:
+        """Return the facts of one class, or None when it is not registered."""
+        return next((facts for facts in self.classes if facts.class_ == class_), None)
+
+    def workers_of(self, class_: str) -> tuple[WorkerSnapshot, ...]:
+        """Return the workers of one class."""
+        return tuple(worker for worker in self.workers if worker.class_ == class_)
+
+
+def decode(answer: Mapping[str, Any]) -> Snapshot:
+    """Turn the answer of `snapshot()` into dataclasses; members it does not know are ignored.
+
+    Raises SchemaError when a member is missing or has another type: the schema is older than this code.
+    """
+    try:
+        return Snapshot(
+            now=_moment(answer["now"]),
+            classes=tuple(_class(row) for row in answer["classes"]),
+            workers=tuple(_worker(row) for row in answer["workers"]),
+            downstreams=tuple(
+                DownstreamSnapshot(str(row["downstream"]), int(row["limit"]), int(row["in_use"]))
+                for row in answer["downstreams"]
+            ),
+            database=_database(answer["database"]),
+        )
+    except (KeyError, TypeError, ValueError) as error:
+        message = f"snapshot() answered what this release does not know ({error!r}); run: jobqueue migrate"
+        raise SchemaError(message) from error
+
+
+def _class(row: Mapping[str, Any]) -> ClassSnapshot:
+    blocked = row["blocked"]
+    return ClassSnapshot(
+        class_=str(row["class"]),
+        paused=bool(row["paused"]),
+        ready=int(row["ready"]),
+        scheduled=int(row["scheduled"]),
+        blocked_unsupported=int(blocked["unsupported"]),
+        blocked_key=int(blocked["key"]),
+        blocked_tenant=int(blocked["tenant"]),
+        estimated=bool(row["estimated"]),
+        oldest_age_seconds=float(row["oldest_age"]),
+        age_quantiles_seconds=tuple(float(age) for age in row["ages"] if age is not None),
+        in_flight=int(row["in_flight"]),
+        expired=int(row["expired"]),
+        longest_running_seconds=float(row["longest_running"]),
+        lease_expirations=int(row["lease_expirations"]),
+        dead=int(row["dead"]),
+        oldest_dead_age_seconds=float(row["oldest_dead_age"]),
+        sleepers=int(row["sleepers"]),
+        target_age_seconds=float(row["target_age"]),
+        lease_seconds=float(row["lease"]),
+        timeout_seconds=float(row["timeout"]),
+        dead_retention_seconds=float(row["dead_retention"]),
+        max_attempts=int(row["max_attempts"]),
+        concurrency=int(row["concurrency"]),
+        downstream=None if row["downstream"] is None else str(row["downstream"]),
+        units_per_job=int(row["units_per_job"]),
+        units_per_pod=int(row["units_per_pod"]),
+    )
+
+
+def _worker(row: Mapping[str, Any]) -> WorkerSnapshot:
+    return WorkerSnapshot(
+        id=int(row["id"]),
+        name=str(row["name"]),
+        class_=str(row["class"]),
+        state=str(row["state"]),
+        slots=int(row["slots"]),
+        units=int(row["units"]),
+        in_flight=int(row["in_flight"]),
+        registered_at=_moment(row["registered_at"]),
+        seen_age_seconds=float(row["seen_age"]),
+        info=dict(row["info"]),
+    )
+
+
+def _database(row: Mapping[str, Any]) -> DatabaseSnapshot:
+    pid = row["oldest_transaction_pid"]
+    return DatabaseSnapshot(
+        epoch=int(row["epoch"]),
+        leader=str(row["leader"]),
+        oldest_transaction_age_seconds=float(row["oldest_transaction_age"]),
+        oldest_transaction_pid=None if pid is None else int(pid),
+        dead_tuples={str(table): int(rows or 0) for table, rows in row["dead_tuples"].items()},
+        table_bytes={str(table): int(size or 0) for table, size in row["table_bytes"].items()},
+        notify_queue_usage_ratio=float(row["notify_queue_usage"]),
+    )
+
+
+def _moment(epoch_seconds: float) -> datetime:
+    return datetime.fromtimestamp(float(epoch_seconds), UTC)
