@@ -55,9 +55,9 @@ def own(path: Path) -> None:
 
 
 def reachable(programs: Path, into: Path) -> Path:
-    """Return a folder with these programs that the service user can execute.
+    """Return a folder with the programs of the embedded PostgreSQL (or Debian's) that the service user can execute.
 
-    `programs` is an installation's bin folder. Under a home closed to others, the installation is copied to `into`.
+    Under a home closed to others, the wheel's installation and its libraries are copied to `into`.
     """
     probe = [str(programs / "postgres"), "--version"]
     try:
@@ -65,9 +65,14 @@ def reachable(programs: Path, into: Path) -> Path:
             return programs
     except PermissionError:
         pass
-    copied = into / "install"
-    shutil.copytree(programs.parent, copied, symlinks=True)
-    return copied / "bin"
+    installation, package = programs.parent, programs.parent.parent
+    # The programs look for their libraries beside the package, by a path relative to themselves.
+    copied = into / package.name / installation.name
+    shutil.copytree(installation, copied, symlinks=True)
+    libraries = package.with_name(f"{package.name}.libs")
+    if libraries.exists():
+        shutil.copytree(libraries, into / libraries.name)
+    return copied / programs.name
 
 
 def free_port() -> int:
