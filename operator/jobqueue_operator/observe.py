@@ -5,14 +5,15 @@ One snapshot answers for every class of a database; it is read once a tick and n
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING
 
 from jobqueue_operator.planner.facts import ClassFacts, DownstreamFacts, Facts, Phase, WorkerFacts
 
-Snapshot: TypeAlias = Mapping[str, Any]
-"""What the queue's `snapshot()` returns."""
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from jobqueue.signals import ClassSnapshot, Snapshot, WorkerSnapshot
 
 SEEN_WITHIN = 30.0
 """Seconds: a registered worker that was heard of within this is taken for ready."""
@@ -23,58 +24,52 @@ def facts(snapshot: Snapshot | None, workers: Sequence[WorkerFacts]) -> Facts:
     if snapshot is None:
         return Facts(visible=False, workers=tuple(workers))
     return Facts(
-        classes={c["class"]: _class(c) for c in snapshot["classes"]},
-        downstreams={
-            d["downstream"]: DownstreamFacts(limit=d["limit"], in_use=d["in_use"]) for d in snapshot["downstreams"]
-        },
+        classes={c.class_: _class(c) for c in snapshot.classes},
+        downstreams={d.downstream: DownstreamFacts(limit=d.limit, in_use=d.in_use) for d in snapshot.downstreams},
         workers=tuple(_worker(w, snapshot) for w in workers),
     )
 
 
-def registrations(snapshot: Snapshot, worker: WorkerFacts, *, current: bool) -> list[int]:
-    """Return the queue's ids of a worker: of the process that runs now, or of those that ran before it."""
-    return [
-        entry["id"]
-        for entry in snapshot["workers"]
-        if _is(entry, worker.class_, worker.name) and _current(entry, snapshot, worker) is current
-    ]
+def earlier_registrations(snapshot: Snapshot, worker: WorkerFacts) -> list[int]:
+    """Return the queue's ids of the processes that a worker had before the one it has now."""
+    entries = _entries(snapshot, worker.class_, worker.name)
+    return [entry.id for entry in entries if not _current(entry, snapshot, worker)]
 
 
 def all_registrations(snapshot: Snapshot, class_: str, name: str) -> list[int]:
     """Return every id of a worker that is gone for good."""
-    return [entry["id"] for entry in snapshot["workers"] if _is(entry, class_, name)]
+    return [entry.id for entry in _entries(snapshot, class_, name)]
 
 
-def _class(entry: Mapping[str, Any]) -> ClassFacts:
-    blocked = entry["blocked"]
+def _class(seen: ClassSnapshot) -> ClassFacts:
     return ClassFacts(
-        ready=entry["ready"],
-        blocked=sum(blocked.values()),
-        unsupported=blocked.get("unsupported", 0),
-        scheduled=entry["scheduled"],
-        in_flight=entry["in_flight"],
-        expired=entry["expired"],
-        dead=entry["dead"],
-        oldest_age=float(entry["oldest_age"]),
-        paused=entry["paused"],
+        ready=seen.ready,
+        blocked=seen.blocked,
+        unsupported=seen.blocked_unsupported,
+        scheduled=seen.scheduled,
+        in_flight=seen.in_flight,
+        expired=seen.expired,
+        dead=seen.dead,
+        oldest_age=seen.oldest_age_seconds,
+        paused=seen.paused,
     )
 
 
 def _worker(worker: WorkerFacts, snapshot: Snapshot) -> WorkerFacts:
     if worker.phase is Phase.BACKOFF:
         return worker
-    entries = [e for e in snapshot["workers"] if _is(e, worker.class_, worker.name) and _current(e, snapshot, worker)]
-    busy = sum(e["in_flight"] for e in entries)
-    ready = any(e["state"] == "active" and e["seen_age"] <= SEEN_WITHIN for e in entries)
+    entries = [e for e in _entries(snapshot, worker.class_, worker.name) if _current(e, snapshot, worker)]
+    busy = sum(e.in_flight for e in entries)
+    ready = any(e.state == "active" and e.seen_age_seconds <= SEEN_WITHIN for e in entries)
     phase = Phase.READY if ready and worker.phase is Phase.STARTING else worker.phase
     return replace(worker, phase=phase, busy=busy)
 
 
-def _is(entry: Mapping[str, Any], class_: str, name: str) -> bool:
+def _entries(snapshot: Snapshot, class_: str, name: str) -> list[WorkerSnapshot]:
     # A worker adds to its name what tells its incarnations apart.
-    return bool(entry["class"] == class_ and str(entry["name"]).startswith(name))
+    return [entry for entry in snapshot.workers_of(class_) if entry.name.startswith(name)]
 
 
-def _current(entry: Mapping[str, Any], snapshot: Snapshot, worker: WorkerFacts) -> bool:
+def _current(entry: WorkerSnapshot, snapshot: Snapshot, worker: WorkerFacts) -> bool:
     """Whether this registration is of the process that runs now: it cannot be older than that."""
-    return bool(float(snapshot["now"]) - float(entry["registered_at"]) <= worker.age)
+    return (snapshot.now - entry.registered_at).total_seconds() <= worker.age

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import psycopg
 from psycopg import sql
 
-from jobqueue import connect, migrate, queue
+from jobqueue import connect, migrate, queue, signals
 from jobqueue.errors import ConnectionFailed, JobQueueError, SchemaError
 from jobqueue_operator.registration import class_settings, own_name
 
@@ -62,9 +62,9 @@ class Database:
 
         await self._call(write)
 
-    async def snapshot(self) -> Mapping[str, Any]:
+    async def snapshot(self) -> signals.Snapshot:
         """Return all facts of all classes."""
-        return await self._call(lambda c: queue.snapshot(c, schema=self._schema))
+        return signals.decode(await self._call(lambda c: queue.snapshot(c, schema=self._schema)))
 
     async def done(self) -> Mapping[str, int]:
         """Return how many jobs of each class are done. The count is repeated no more often than it can be afforded."""

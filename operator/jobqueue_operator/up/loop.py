@@ -19,6 +19,7 @@ from jobqueue_operator.up.report import Reporter, rows
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Mapping, Sequence
 
+    from jobqueue.signals import Snapshot
     from jobqueue_operator.platforms.local import LocalPlatform
     from jobqueue_operator.resources import ClassSpec
 
@@ -31,7 +32,7 @@ MAINTAIN_EVERY = 600.0
 class Queue(Protocol):
     """What the loop needs of the database. Every call raises JobQueueError when the database does not answer."""
 
-    async def snapshot(self) -> observe.Snapshot:
+    async def snapshot(self) -> Snapshot:
         """Return all facts of all classes."""
 
     async def done(self) -> Mapping[str, int]:
@@ -116,7 +117,7 @@ class Loop:
         done = await self._try("counting", self.queue.done()) if snapshot is not None else None
         self.reporter.tick(rows(self.classes, facts, Plan(()), done, self.looping))
 
-    async def _look(self) -> observe.Snapshot | None:
+    async def _look(self) -> Snapshot | None:
         try:
             snapshot = await self.queue.snapshot()
         except JobQueueError as error:
@@ -158,7 +159,7 @@ class Loop:
                     )
                 self.looping[event.class_] = event.message
 
-    async def _forget(self, event: Event, facts: Facts, snapshot: observe.Snapshot) -> None:
+    async def _forget(self, event: Event, facts: Facts, snapshot: Snapshot) -> None:
         """Tell the queue of a death, which it would only notice when the leases end: that process is surely gone."""
         if event.happening not in {Happening.DIED, Happening.KILLED}:
             return
@@ -166,7 +167,7 @@ class Loop:
         if worker is None:
             gone = observe.all_registrations(snapshot, event.class_, event.worker)
         else:
-            gone = observe.registrations(snapshot, worker, current=False)
+            gone = observe.earlier_registrations(snapshot, worker)
         if gone:
             await self._try("forgetting a dead worker", self.queue.forget(gone))
 

@@ -1,44 +1,44 @@
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from jobqueue.signals import ClassSnapshot, DatabaseSnapshot, DownstreamSnapshot, Snapshot, WorkerSnapshot
 from jobqueue_operator import observe
 from jobqueue_operator.planner.facts import ClassFacts, Phase, WorkerFacts
 
-NOW = 1_000_000.0
+NOW = datetime(2026, 1, 2, tzinfo=UTC)
+EMAIL = ClassSnapshot(
+    class_="email", paused=True, ready=5, scheduled=2, blocked_unsupported=1, blocked_key=2, blocked_tenant=0,
+    estimated=False, oldest_age_seconds=7.25, age_quantiles_seconds=(), in_flight=3, expired=1,
+    longest_running_seconds=0, lease_expirations=0, dead=4, oldest_dead_age_seconds=0, sleepers=0,
+    target_age_seconds=60, lease_seconds=60, timeout_seconds=30, dead_retention_seconds=1, max_attempts=10,
+    concurrency=10, downstream=None, units_per_job=1, units_per_pod=0,
+)  # fmt: skip
 
 
-def snapshot(*workers: dict[str, Any]) -> dict[str, Any]:
-    return {
-        "now": NOW,
-        "classes": [
-            {
-                "class": "email",
-                "ready": 5,
-                "scheduled": 2,
-                "blocked": {"unsupported": 1, "key": 2, "tenant": 0},
-                "in_flight": 3,
-                "expired": 1,
-                "dead": 4,
-                "oldest_age": 7.25,
-                "paused": True,
-            }
-        ],
-        "workers": list(workers),
-        "downstreams": [{"downstream": "db", "limit": 40, "in_use": 7}],
-    }
+def snapshot(*workers: WorkerSnapshot) -> Snapshot:
+    return Snapshot(
+        now=NOW,
+        classes=(EMAIL,),
+        workers=workers,
+        downstreams=(DownstreamSnapshot("db", limit=40, in_use=7),),
+        database=DatabaseSnapshot(0, "", 0, None, {}, {}, 0),
+    )
 
 
-def entry(id_: int, name: str, ago: float, **fields: Any) -> dict[str, Any]:
-    return {
-        "id": id_, "name": name, "class": "email", "state": "active", "registered_at": NOW - ago, "seen_age": 0.1,
-        "in_flight": 2, **fields,
-    }  # fmt: skip
+def entry(id_: int, name: str, ago: float, **fields: Any) -> WorkerSnapshot:
+    found = WorkerSnapshot(
+        id=id_, name=name, class_="email", state="active", slots=10, units=0, in_flight=2,
+        registered_at=NOW - timedelta(seconds=ago), seen_age_seconds=0.1, info={},
+    )  # fmt: skip
+    return replace(found, **fields)
 
 
 def worker(name: str = "email-abcde", phase: Phase = Phase.STARTING, age: float = 10.0) -> WorkerFacts:
     return WorkerFacts(name=name, class_="email", phase=phase, revision="r", age=age)
 
 
-def seen(*entries: dict[str, Any], of: WorkerFacts | None = None) -> WorkerFacts:
+def seen(*entries: WorkerSnapshot, of: WorkerFacts | None = None) -> WorkerFacts:
     (found,) = observe.facts(snapshot(*entries), [of or worker()]).workers
     return found
 
@@ -72,7 +72,7 @@ def test_a_registration_of_the_process_before_does_not_make_it_ready() -> None:
 
 def test_one_that_waits_for_admission_or_is_not_heard_of_is_not_ready() -> None:
     assert seen(entry(1, "email-abcde", ago=1, state="waiting")).phase is Phase.STARTING
-    assert seen(entry(1, "email-abcde", ago=1, seen_age=31)).phase is Phase.STARTING
+    assert seen(entry(1, "email-abcde", ago=1, seen_age_seconds=31)).phase is Phase.STARTING
 
 
 def test_what_drains_or_waits_to_start_again_stays_so() -> None:
@@ -81,13 +81,12 @@ def test_what_drains_or_waits_to_start_again_stays_so() -> None:
 
 
 def test_another_class_s_worker_with_a_longer_name_is_not_it() -> None:
-    assert seen(entry(1, "email-abcde-xxxxx", ago=1, **{"class": "email-abcde"})).phase is Phase.STARTING
+    assert seen(entry(1, "email-abcde-xxxxx", ago=1, class_="email-abcde")).phase is Phase.STARTING
 
 
 def test_registrations_are_told_apart_by_their_process() -> None:
     shot = snapshot(
         entry(1, "email-abcde/a", ago=60), entry(2, "email-abcde/b", ago=5), entry(3, "email-other", ago=60)
     )
-    assert observe.registrations(shot, worker(), current=False) == [1]
-    assert observe.registrations(shot, worker(), current=True) == [2]
+    assert observe.earlier_registrations(shot, worker()) == [1]
     assert observe.all_registrations(shot, "email", "email-abcde") == [1, 2]
