@@ -20,6 +20,7 @@ from jobqueue.wakeup.polling import PollingWakeup
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
+    from pathlib import Path
 
     from jobqueue.wakeup.notify import Opener
 
@@ -54,7 +55,7 @@ def create(
     on_cancel: Callable[[int], None] | None = None,
     schema: str = "jobqueue",
     connect: Opener | None = None,
-    broker: str | None = None,
+    broker: str | Path | None = None,
 ) -> Wakeup:
     """Build, but do not start, the wake-up of `kind`: polling, notify or rabbitmq.
 

@@ -56,13 +56,13 @@ def queue_name(schema: str, class_: str) -> str:
     return f"jobqueue.{schema}.{class_}"
 
 
-def check_url(broker: str) -> URL:
+def check_url(broker: str | Path) -> URL:
     """Read and check an AMQP URL, or the file of this path that holds one.
 
     Raises ConfigurationError, which repeats neither: the URL holds a password, and a path may be a mistyped URL.
     """
     try:
-        url = URL(broker if "://" in broker else Path(broker).read_text().strip())
+        url = URL(str(broker) if "://" in str(broker) else Path(broker).read_text().strip())
     except OSError as error:
         raise ConfigurationError(f"the broker URL is neither a URL nor a readable file: {error.strerror}") from None
     except ValueError:
@@ -84,7 +84,7 @@ for _name in ("aiormq.connection", "aiormq.channel", "aio_pika.channel"):
 
 
 @contextlib.asynccontextmanager
-async def opened(broker: str) -> AsyncIterator[AbstractChannel]:
+async def opened(broker: str | Path) -> AsyncIterator[AbstractChannel]:
     """Open a channel on a connection of its own: confirmed, unroutable is an error. Raises FAILURES."""
     url = check_url(broker).update_query(heartbeat=_HEARTBEAT)
     _ours.set(True)

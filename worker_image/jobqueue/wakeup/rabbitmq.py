@@ -19,6 +19,7 @@ from jobqueue.wakeup.reconnect import Backoff, Outage
 if TYPE_CHECKING:
     import random
     from collections.abc import Collection
+    from pathlib import Path
 
     from aio_pika.abc import AbstractChannel, AbstractIncomingMessage, AbstractQueue
 
@@ -33,7 +34,7 @@ class RabbitWakeup(PollingWakeup):
 
     def __init__(
         self,
-        broker: str,
+        broker: str | Path,
         *,
         classes: Collection[str],
         schema: str = "jobqueue",

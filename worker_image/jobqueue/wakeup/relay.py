@@ -22,6 +22,7 @@ import aio_pika
 import psycopg
 from psycopg import sql
 
+from jobqueue import migrate
 from jobqueue.errors import JobQueueError
 from jobqueue.queue import sleeping
 from jobqueue.wakeup import broker as amqp
@@ -31,6 +32,7 @@ from jobqueue.wakeup.reconnect import Backoff, Outage
 
 if TYPE_CHECKING:
     from collections.abc import Collection
+    from pathlib import Path
 
     from aio_pika.abc import AbstractChannel
 
@@ -88,7 +90,7 @@ class Relay:
     def __init__(
         self,
         connect: Opener,
-        broker: str,
+        broker: str | Path,
         *,
         classes: Collection[str],
         listen: Opener | None = None,
@@ -137,6 +139,7 @@ class Relay:
                         connection = await self._connect()
                     try:
                         await connection.set_autocommit(True)
+                        await migrate.check_async(connection, schema=self._schema)
                         await self._relay(connection, channel)
                     finally:
                         await self._leave(connection)
