@@ -68,7 +68,6 @@ def between(shortest: str, longest: str) -> BeforeValidator:
 _SCHEMA = WithJsonSchema({"type": "string", "pattern": PATTERN, "minLength": 2, "maxLength": 40})
 _SERIAL: PlainSerializer = PlainSerializer(render, return_type=str)
 
-Duration = Annotated[timedelta, between("0s", "3650d"), _SERIAL, _SCHEMA]
 Span = Annotated[timedelta, between("100ms", "7d"), _SERIAL, _SCHEMA]
 """The length of some work or wait: 100 ms to a week."""
 LeaseSpan = Annotated[timedelta, between("100ms", "1d"), _SERIAL, _SCHEMA]

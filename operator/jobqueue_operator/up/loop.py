@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Mapping, Sequence
 
     from jobqueue.signals import Snapshot
-    from jobqueue_operator.platforms.local import LocalPlatform
+    from jobqueue_operator.platforms import Platform
     from jobqueue_operator.resources import ClassSpec
 
 _T = TypeVar("_T")
@@ -53,7 +53,9 @@ class Loop:
     """The loop and what it remembers between ticks."""
 
     classes: Sequence[ClassSpec]
-    platform: LocalPlatform
+    revisions: Mapping[str, str]
+    """Per class, what its workers should be made from."""
+    platform: Platform
     queue: Queue
     reporter: Reporter
     ending: finish.Ending
@@ -86,8 +88,7 @@ class Loop:
         """Observe, plan and act once."""
         snapshot = await self._look()
         facts = observe.facts(snapshot, await self.platform.observe())
-        revisions = {class_: template.revision for class_, template in self.platform.templates.items()}
-        self._plan = plan(self.classes, facts, self._plan, revisions=revisions, now=now)
+        self._plan = plan(self.classes, facts, self._plan, revisions=self.revisions, now=now)
         await self.platform.apply(self._plan)
         for event in self.platform.events():
             self._tell(event)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from textwrap import shorten
 from typing import TYPE_CHECKING, Literal, Protocol
 
 from jobqueue_operator.planner.facts import Facts, Phase
@@ -12,6 +13,9 @@ if TYPE_CHECKING:
 
     from jobqueue_operator.planner.plan import Plan
     from jobqueue_operator.resources import ClassSpec
+
+SAID_LENGTH = 120
+"""Characters of a worker's last words in a row; in full they are said once, when it happens."""
 
 Level = Literal["info", "warning", "error"]
 
@@ -87,4 +91,4 @@ def rows(
 
 
 def _failing(said: str | None) -> list[str]:
-    return [] if said is None else [f"workers do not come up: {said}"]
+    return [] if said is None else [f"workers do not come up: {shorten(said, SAID_LENGTH)}"]

@@ -135,9 +135,11 @@ class _Session:
         self._found = found
         self._generation = 0
         self._tasks: set[asyncio.Task[None]] = set()
-        self._platform = LocalPlatform(options.state, self._templates(found))
+        templates = self._templates(found)
+        self._platform = LocalPlatform(options.state, templates)
         self._loop = Loop(
             found.classes,
+            _revisions(templates),
             self._platform,
             database,
             reporter,
@@ -191,8 +193,9 @@ class _Session:
             return
         self._generation += 1
         self._found = found
-        self._platform.templates = self._templates(found)
-        self._loop.classes = found.classes
+        templates = self._templates(found)
+        self._platform.templates = templates
+        self._loop.classes, self._loop.revisions = found.classes, _revisions(templates)
         self._reporter.say("info", "restarting every worker, one out, one in")
         self._warn()
 
@@ -218,3 +221,7 @@ class _Session:
         for queue in self._found.queues:
             if queue.spec.wakeup.type == "RabbitMQ" and BROKER not in os.environ:
                 self._reporter.say("warning", f"wakeup RabbitMQ needs {BROKER} in the environment; polling until then")
+
+
+def _revisions(templates: Mapping[str, Template]) -> dict[str, str]:
+    return {class_: made.revision for class_, made in templates.items()}

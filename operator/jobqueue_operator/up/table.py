@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from rich.live import Live
 from rich.markup import escape
 from rich.table import Table as RichTable
+from rich.text import Text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     from jobqueue_operator.up.report import Level, Row
 
 _STYLES: dict[Level, str] = {"info": "dim", "warning": "yellow", "error": "bold red"}
-_COLUMNS = ("class", "target", "oldest", "ready", "later", "in flight", "done", "dead", "workers")
+_COLUMNS = ("class", "oldest/target", "ready", "later", "running", "done", "dead", "up")
 
 
 class Table:
@@ -29,7 +30,7 @@ class Table:
     def say(self, level: Level, message: str, **details: object) -> None:
         """Print a line above the table. Details are for programs."""
         del details
-        self._console.print(escape(message), style=_STYLES[level], highlight=False, soft_wrap=True)
+        self._console.print(Text(message, style=_STYLES[level]), soft_wrap=True)
 
     def tick(self, rows: Sequence[Row]) -> None:
         """Draw the state."""
@@ -48,16 +49,15 @@ class Table:
 
 def render(rows: Sequence[Row]) -> RichTable:
     """Return the table of one tick."""
-    table = RichTable(expand=True, pad_edge=False)
+    table = RichTable(box=None, expand=True, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
     for column in _COLUMNS:
         table.add_column(column, justify="left" if column == "class" else "right", no_wrap=True)
-    table.add_column("what and why", ratio=1)
+    table.add_column("what and why", ratio=1, min_width=12, overflow="fold")
     for row in rows:
-        oldest = f"[bold red]{_seconds(row.oldest_age)}[/]" if row.late else _seconds(row.oldest_age)
+        age = f"{_seconds(row.oldest_age)}/{_seconds(row.target_age)}"
         table.add_row(
             escape(row.class_),
-            _seconds(row.target_age),
-            oldest,
+            f"[bold red]{age}[/]" if row.late else age,
             *(_count(n) for n in (row.ready, row.scheduled, row.in_flight, row.done, row.dead)),
             f"{row.workers_ready}/{row.workers_wanted}",
             escape(row.why),
