@@ -200,8 +200,8 @@ BEGIN
          i.priority, i.tenant_hash, i.key_hash, 0, 0, 0 FROM input i;
 
   FOR sleepy IN
-    SELECT DISTINCT j.class FROM unnest(classes) AS j(class) JOIN __SCHEMA__.class c ON c.name = j.class
-     WHERE EXISTS (SELECT FROM __SCHEMA__.sleeper s WHERE s.class_id = c.id)
+    SELECT DISTINCT j.class FROM unnest(classes, run_afters) AS j(class, run_after) JOIN __SCHEMA__.class c ON c.name = j.class
+     WHERE COALESCE(j.run_after <= moment, true) AND EXISTS (SELECT FROM __SCHEMA__.sleeper s WHERE s.class_id = c.id)
   LOOP
     PERFORM pg_notify(__CHANNEL__, 'class:' || sleepy);
   END LOOP;
