@@ -52,7 +52,8 @@ BEGIN
   IF o.token IS NOT NULL THEN
     INSERT INTO __SCHEMA__.attempt (job_id, token, worker_id, started_at, finished_at, number, budget, outcome, reason, error)
     VALUES (o.id, o.token, o.worker_id, o.started_at, o.finished_at, o.attempts, o.budget,
-            CASE o.status WHEN 'd' THEN 'done' WHEN 'x' THEN 'dead' ELSE 'cancelled' END, o.reason, o.last_error);
+            CASE o.status WHEN 'd' THEN 'done' WHEN 'x' THEN CASE o.reason WHEN 'worker lost' THEN 'lost' ELSE 'dead' END ELSE 'cancelled' END,
+            o.reason, o.last_error);
   END IF;
   INSERT INTO __SCHEMA__.ready (id, run_after, lane, kind_version, class_id, priority, tenant_hash, key_hash, attempts, refunds, budget)
   SELECT o.id, due, __SCHEMA__.tenant_lane(t.h), __SCHEMA__.kind_version(b.kind, b.version), o.class_id, b.priority, t.h,
