@@ -272,8 +272,30 @@ BEGIN
 END
 $$;
 
--- Units of a downstream that nothing holds. The caller holds the downstream's row lock. One worker that waits for
--- admission has its units kept free, or running jobs would never let it in.
+-- What workers may still take of a downstream for themselves: one job's units always remain, or all would be admitted and
+-- none could ever claim.
+CREATE FUNCTION __SCHEMA__.worker_room(downstream integer) RETURNS bigint
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp
+AS $$
+  SELECT d.unit_limit
+    - COALESCE((SELECT max(c.units_per_job) FROM __SCHEMA__.class c WHERE c.downstream_id = d.id), 0)
+    - COALESCE((SELECT sum(w.units) FROM __SCHEMA__.worker w JOIN __SCHEMA__.class c ON c.id = w.class_id
+                 WHERE c.downstream_id = d.id AND w.state IN ('active', 'retired')), 0)
+    FROM __SCHEMA__.downstream d WHERE d.id = worker_room.downstream
+$$;
+
+-- The worker whose turn it is to be admitted: of those that wait, fit and were heard of lately, the first.
+CREATE FUNCTION __SCHEMA__.next_admitted(downstream integer) RETURNS TABLE (worker bigint, units integer)
+LANGUAGE sql VOLATILE SET search_path = pg_catalog, pg_temp
+AS $$
+  SELECT w.id, w.units FROM __SCHEMA__.worker w JOIN __SCHEMA__.class c ON c.id = w.class_id
+   WHERE c.downstream_id = next_admitted.downstream AND w.state = 'waiting' AND w.units <= __SCHEMA__.worker_room(next_admitted.downstream)
+     AND w.seen_at > clock_timestamp() - interval '1 minute'
+   ORDER BY w.id LIMIT 1
+$$;
+
+-- Units of a downstream that nothing holds. The caller holds the downstream's row lock. The worker whose turn it is to be
+-- admitted has its units kept free, or running jobs would never let it in.
 CREATE FUNCTION __SCHEMA__.free_units(downstream integer) RETURNS integer
 LANGUAGE sql VOLATILE SET search_path = pg_catalog, pg_temp SET enable_seqscan = off
 AS $$
@@ -281,7 +303,6 @@ AS $$
     - COALESCE((SELECT sum(l.units) FROM __SCHEMA__.lease l WHERE l.downstream_id = d.id), 0)
     - COALESCE((SELECT sum(w.units) FROM __SCHEMA__.worker w JOIN __SCHEMA__.class c ON c.id = w.class_id
                  WHERE c.downstream_id = d.id AND w.state IN ('active', 'retired')), 0)
-    - COALESCE((SELECT w.units FROM __SCHEMA__.worker w JOIN __SCHEMA__.class c ON c.id = w.class_id
-                 WHERE c.downstream_id = d.id AND w.state = 'waiting' ORDER BY w.id LIMIT 1), 0))::integer
+    - COALESCE((SELECT n.units FROM __SCHEMA__.next_admitted(d.id) n), 0))::integer
     FROM __SCHEMA__.downstream d WHERE d.id = free_units.downstream
 $$;

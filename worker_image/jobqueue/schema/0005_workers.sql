@@ -41,10 +41,9 @@ BEGIN
   IF w.class_id <> cls.id THEN
     RAISE EXCEPTION 'name: worker % is registered for another class', quote_literal(w.name) USING ERRCODE = 'JQ006', HINT = 'a name is one process''s';
   END IF;
-  -- Its own waiting units are not charged against it: free_units keeps the first waiting worker's units free.
-  IF w.state = 'waiting' AND (w.units = 0 OR __SCHEMA__.free_units(d.id) + (
-       SELECT COALESCE((SELECT f.units FROM __SCHEMA__.worker f JOIN __SCHEMA__.class c ON c.id = f.class_id
-                         WHERE c.downstream_id = d.id AND f.state = 'waiting' ORDER BY f.id LIMIT 1), 0)) >= w.units) THEN
+  -- free_units keeps the units of the worker whose turn it is: they are not charged against that one.
+  IF w.state = 'waiting' AND (w.units = 0 OR w.units <= __SCHEMA__.worker_room(d.id) AND w.units <= __SCHEMA__.free_units(d.id)
+       + COALESCE((SELECT n.units FROM __SCHEMA__.next_admitted(d.id) n WHERE n.worker = w.id), 0)) THEN
     UPDATE __SCHEMA__.worker x SET state = 'active' WHERE x.id = w.id;
     w.state := 'active';
   END IF;
