@@ -45,7 +45,7 @@ class Wakeup(Protocol):
         """Make the current `wait`, or the next one, return at once."""
 
     async def stop(self) -> None:
-        """Close connections and end tasks; wakes a `wait` under way. Idempotent; later waits only poll."""
+        """Close connections and end tasks; wakes a `wait` under way. Idempotent and final; later waits only poll."""
 
 
 def create(

@@ -51,16 +51,18 @@ class RabbitWakeup(PollingWakeup):
         self._outage = Outage(log, "the wake-up broker")
         self._nonsense = Outage(log, "wake-up messages")
         self._task: asyncio.Task[None] | None = None
+        self._stopped = False
         self.consuming = False
         self.malformed = 0
 
     async def start(self) -> None:
         """Consume in the background, until `stop`."""
-        if self._task is None:
+        if self._task is None and not self._stopped:
             self._task = asyncio.create_task(self._keep_consuming(), name="wakeup-rabbitmq")
 
     async def stop(self) -> None:
         """End the consumer and its connection."""
+        self._stopped = True
         task, self._task = self._task, None
         if task is not None:
             task.cancel()
