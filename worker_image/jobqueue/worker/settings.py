@@ -67,15 +67,18 @@ class WorkerSettings(BaseSettings):
         default=2.0, description="Seconds between two looks for work when nothing wakes the worker."
     )
 
+    heartbeat: Positive | None = Field(
+        default=None,
+        description="Seconds between two renewals of the leases held; at most a third of the lease. Default: a "
+        "quarter of the lease, at most 5.",
+    )
     drain_timeout: float | None = Field(
         default=None,
         ge=0,
         description="Seconds that running jobs get to finish on SIGTERM or `jobqueue drain`. Default: the "
         "class's timeout plus 5.",
     )
-    drain_socket: Path | None = Field(
-        default=DEFAULT_SOCKET, description="Unix socket that `jobqueue drain` talks to."
-    )
+    drain_socket: Path | None = Field(default=DEFAULT_SOCKET, description="Unix socket that `jobqueue drain` talks to.")
     health_port: int | None = Field(
         default=None,
         ge=0,
@@ -88,6 +91,9 @@ class WorkerSettings(BaseSettings):
         default=None,
         max_length=150,
         description="Names this process in the queue: a pod's UID. Default: the host's name.",
+    )
+    generation: int | None = Field(
+        default=None, description="Which generation of its manifest this worker was started for; told to the queue."
     )
     namespace: str = Field(default="", max_length=63, description="The label `namespace` on metrics.")
     queue: str = Field(default="", max_length=63, description="The label `queue` on metrics.")
@@ -130,3 +136,20 @@ def load(**given: Any) -> WorkerSettings:
             for each in error.errors(include_input=False, include_context=False, include_url=False)
         )
         raise ConfigurationError(f"worker settings: {wrong}") from None
+
+
+def to_wire(settings: WorkerSettings) -> dict[str, Any]:
+    """Return the settings for a process of this worker, secrets included: over a pipe, never in its arguments."""
+    return {
+        name: value.get_secret_value()
+        if isinstance(value, SecretStr)
+        else str(value)
+        if isinstance(value, Path)
+        else value
+        for name, value in settings.model_dump().items()
+    }
+
+
+def from_wire(given: dict[str, Any]) -> WorkerSettings:
+    """Read what `to_wire` wrote; the environment has no say, as every field is given."""
+    return WorkerSettings(**given)
