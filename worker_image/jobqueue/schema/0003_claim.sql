@@ -85,7 +85,7 @@ CREATE FUNCTION __SCHEMA__.claim(
   enqueued_at timestamptz, due_at timestamptz, suspect boolean
 )
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
-SET enable_seqscan = off SET plan_cache_mode = force_generic_plan SET jit = off
+SET enable_seqscan = off SET enable_nestloop = off SET plan_cache_mode = force_generic_plan SET jit = off
 AS $$
 #variable_conflict use_column
 DECLARE
@@ -109,6 +109,8 @@ DECLARE
   quota    integer;
   probes   integer;
   pass     integer;
+  lowest   bigint;
+  highest  bigint;
 BEGIN
   IF claim.max_jobs IS NULL OR claim.max_jobs NOT BETWEEN 1 AND 10000 THEN
     RAISE EXCEPTION 'max_jobs: % is outside 1..10000', claim.max_jobs USING ERRCODE = 'JQ003';
@@ -230,15 +232,18 @@ BEGIN
   END IF;
   IF cardinality(got) = 0 THEN RETURN; END IF;
 
+  -- All bodies in one scan, bounded by range, so that only the partitions in question are opened, and once.
+  SELECT min(g), max(g) INTO lowest, highest FROM unnest(got) AS g;
   RETURN QUERY
     SELECT l.id, cls.name, b.kind, b.version, b.payload, l.attempts::integer, b.max_attempts::integer, l.token, l.leased_until,
            b.correlation_id, b.actor_id, b.tenant, b.trace_context,
            CASE WHEN l.attempts > 1 OR l.refunds > 0 OR l.budget > 0
                 THEN (SELECT c.state FROM __SCHEMA__.checkpoint c WHERE c.id = l.id) END,
            b.created_at, l.due_at, l.suspect
-      FROM unnest(got) AS g(id)
-     CROSS JOIN LATERAL (SELECT * FROM __SCHEMA__.lease x WHERE x.id = g.id OFFSET 0) l
-     CROSS JOIN LATERAL (SELECT * FROM __SCHEMA__.body y WHERE y.id = g.id OFFSET 0) b;
+      FROM __SCHEMA__.lease l
+      JOIN (SELECT * FROM __SCHEMA__.body y WHERE y.id = ANY (got) AND y.id >= lowest AND y.id <= highest OFFSET 0) b ON b.id = l.id
+     WHERE l.id = ANY (got)
+     ORDER BY b.priority DESC, l.due_at, l.id;
 END
 $$;
 
