@@ -6,6 +6,7 @@ One snapshot answers for every class of a database; it is read once a tick and n
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from jobqueue_operator.planner.facts import ClassFacts, DownstreamFacts, Facts, Phase, WorkerFacts
@@ -15,6 +16,8 @@ if TYPE_CHECKING:
 
     from jobqueue.signals import ClassSnapshot, Snapshot, WorkerSnapshot
 
+FIRST_BEAT = timedelta(milliseconds=1)
+"""A worker is seen when it registers; only what is later than that, by more than rounding, is a heartbeat."""
 SEEN_WITHIN = 30.0
 """Seconds: a registered worker that was heard of within this is taken for ready."""
 
@@ -60,14 +63,21 @@ def _worker(worker: WorkerFacts, snapshot: Snapshot) -> WorkerFacts:
         return worker
     entries = [e for e in _entries(snapshot, worker.class_, worker.name) if _current(e, snapshot, worker)]
     busy = sum(e.in_flight for e in entries)
-    ready = any(e.state == "active" and e.seen_age_seconds <= SEEN_WITHIN for e in entries)
+    ready = any(_works(e, snapshot) for e in entries)
     phase = Phase.READY if ready and worker.phase is Phase.STARTING else worker.phase
     return replace(worker, phase=phase, busy=busy)
 
 
+def _works(entry: WorkerSnapshot, snapshot: Snapshot) -> bool:
+    """Whether it is admitted and its heart beats; that begins when its app is imported, after its registration."""
+    seen_at = snapshot.now - timedelta(seconds=entry.seen_age_seconds)
+    beats = seen_at - entry.registered_at > FIRST_BEAT and entry.seen_age_seconds <= SEEN_WITHIN
+    return entry.state == "active" and beats
+
+
 def _entries(snapshot: Snapshot, class_: str, name: str) -> list[WorkerSnapshot]:
-    # A worker adds to its name what tells its incarnations apart.
-    return [entry for entry in snapshot.workers_of(class_) if entry.name.startswith(name)]
+    # A worker adds to its name, behind a slash, what tells its incarnations apart.
+    return [e for e in snapshot.workers_of(class_) if e.name == name or e.name.startswith(f"{name}/")]
 
 
 def _current(entry: WorkerSnapshot, snapshot: Snapshot, worker: WorkerFacts) -> bool:

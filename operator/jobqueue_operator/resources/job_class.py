@@ -59,7 +59,7 @@ class Lease(Resource):
     ] = timedelta(seconds=60)
     heartbeat: Annotated[
         Span | None,
-        Field(description="Time between renewals; a third of the lease, at most 10s, by default."),
+        Field(description="Time between renewals; a quarter of the lease, at most 5s, by default."),
     ] = None
 
 

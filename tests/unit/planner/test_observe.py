@@ -72,7 +72,12 @@ def test_a_registration_of_the_process_before_does_not_make_it_ready() -> None:
 
 def test_one_that_waits_for_admission_or_is_not_heard_of_is_not_ready() -> None:
     assert seen(entry(1, "email-abcde", ago=1, state="waiting")).phase is Phase.STARTING
-    assert seen(entry(1, "email-abcde", ago=1, seen_age_seconds=31)).phase is Phase.STARTING
+    assert seen(entry(1, "email-abcde", ago=50, seen_age_seconds=31), of=worker(age=60)).phase is Phase.STARTING
+    assert seen(entry(1, "email-abcde", ago=50, seen_age_seconds=29), of=worker(age=60)).phase is Phase.READY
+
+
+def test_one_that_registered_and_still_imports_its_app_is_not_ready() -> None:
+    assert seen(entry(1, "email-abcde", ago=1, seen_age_seconds=1)).phase is Phase.STARTING
 
 
 def test_what_drains_or_waits_to_start_again_stays_so() -> None:
@@ -80,8 +85,9 @@ def test_what_drains_or_waits_to_start_again_stays_so() -> None:
     assert seen(entry(1, "email-abcde", ago=1), of=worker(phase=Phase.BACKOFF)).phase is Phase.BACKOFF
 
 
-def test_another_class_s_worker_with_a_longer_name_is_not_it() -> None:
-    assert seen(entry(1, "email-abcde-xxxxx", ago=1, class_="email-abcde")).phase is Phase.STARTING
+def test_another_worker_with_a_longer_name_is_not_it() -> None:
+    assert seen(entry(1, "email-abcde-xxxxx/a", ago=1)).phase is Phase.STARTING
+    assert seen(entry(1, "email-abcde/a", ago=1, class_="other")).phase is Phase.STARTING
 
 
 def test_registrations_are_told_apart_by_their_process() -> None:

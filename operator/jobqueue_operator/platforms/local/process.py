@@ -26,6 +26,8 @@ LAST_CHANCE = 2.0
 """Seconds between SIGTERM and SIGKILL when preStop has used the grace period up; a kubelet grants the same."""
 RELEASE = 5.0
 """Seconds to give jobs back after «release now»."""
+REPEAT = 0.2
+"""Seconds between two SIGTERMs that mean «release now»."""
 LOG_BYTES = 16 * 1024 * 1024
 
 
@@ -101,9 +103,8 @@ class WorkerProcess:
         left = max(deadline - time.monotonic(), LAST_CHANCE)
         if not self._release.is_set():
             await self._wait_for(None, seconds=left)
-        if self._release.is_set() and not self._exited.done():
-            self._signal(signal.SIGTERM)  # the second one means «release now»
-            await asyncio.wait({self._exited}, timeout=RELEASE)
+        if self._release.is_set():
+            await self._insist()
         if not self._exited.done():
             self.killed = True
             self.kill()
@@ -133,6 +134,13 @@ class WorkerProcess:
                 start_new_session=True,
             )
         return None
+
+    async def _insist(self) -> None:
+        """Repeat SIGTERM, whose second one means «release now»: two in one moment arrive as one."""
+        deadline = time.monotonic() + RELEASE
+        while not self._exited.done() and time.monotonic() < deadline:
+            self._signal(signal.SIGTERM)
+            await asyncio.wait({self._exited}, timeout=REPEAT)
 
     async def _wait_for(self, pre_stop: asyncio.subprocess.Process | None, *, seconds: float) -> None:
         """Wait until the worker is gone, it is to release now, preStop (if any) has ended, or the time is over."""
