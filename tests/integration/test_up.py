@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import pty
 import signal
 import sys
 from typing import TYPE_CHECKING, Any
@@ -71,9 +72,11 @@ class Shop:
         self.manifest.write_text(MANIFEST)
 
     def up(self, *options: str, dsn: str | None = "") -> Process:
+        return self._run(*self.command(*options, dsn=dsn), cwd=self.folder)
+
+    def command(self, *options: str, dsn: str | None = "") -> list[str]:
         place = [] if dsn is None else ["--dsn", dsn or self.database.direct]
-        command = [sys.executable, "-m", "jobqueue", "up", "-f", str(self.manifest), "--tick", "0.2", *place, *options]
-        return self._run(*command, cwd=self.folder)
+        return [sys.executable, "-m", "jobqueue", "up", "-f", str(self.manifest), "--tick", "0.2", *place, *options]
 
     def enqueue(self, *payloads: dict[str, Any]) -> list[int]:
         with self.database.connect() as connection:
@@ -199,6 +202,30 @@ def test_hangup_replaces_every_worker_one_out_one_in(shop: Shop) -> None:
     counts = [(t["workers_ready"], t["workers"]) for t in rolling if t["reason"] != "Draining"]
     assert min(r for r, _ in counts) == 1
     assert max(n for _, n in counts) == 2, "never more than there may be"
+
+
+# A session's first terminal to be opened becomes its own, and tells it when it goes away.
+ON_A_TERMINAL = """
+import os, sys
+terminal = os.open(sys.argv[1], os.O_RDWR)
+for descriptor in range(3):
+    os.dup2(terminal, descriptor)
+os.execv(sys.executable, sys.argv[2:])
+"""
+
+
+def test_a_terminal_that_goes_away_drains(shop: Shop, run: Callable[..., Process]) -> None:
+    shop.enqueue({"n": 1, "until": "go"})
+    ours, theirs = pty.openpty()
+    name = os.ttyname(theirs)
+    process = run(sys.executable, "-c", ON_A_TERMINAL, name, *shop.command(), cwd=shop.folder)
+    eventually(shop.notes, within=30)
+    os.close(theirs)
+    os.close(ours)
+    shop.touch("go")
+    assert process.wait(within=30) == 0
+    assert shop.jobs() == [("done", 1)]
+    assert none_left(shop)
 
 
 def test_a_manifest_that_is_broken_meanwhile_changes_nothing(shop: Shop) -> None:

@@ -39,6 +39,6 @@ class Lines:
 
     def _write(self, entry: dict[str, object]) -> None:
         line = json.dumps({"time": self._clock().isoformat(timespec="milliseconds"), **entry}, default=str)
-        with contextlib.suppress(BrokenPipeError, ValueError):  # ValueError: the stream was closed
+        with contextlib.suppress(OSError, ValueError):  # ValueError: the stream was closed
             self._stream.write(line + "\n")
             self._stream.flush()

@@ -6,6 +6,7 @@ import asyncio
 import fcntl
 import os
 import signal
+import sys
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -62,12 +63,12 @@ async def up(options: Options, reporter: Reporter) -> int:
 
 
 @contextmanager
-def _signals(stop: Callable[[], None], restart: Callable[[], None] | None = None) -> Iterator[None]:
-    """Have SIGINT and SIGTERM stop, and SIGHUP restart, for as long as this lasts."""
+def _signals(stop: Callable[[], None], hang_up: Callable[[], None] | None = None) -> Iterator[None]:
+    """Have these called on SIGINT and SIGTERM, and on SIGHUP. The last ones said hold."""
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stop)
-    loop.add_signal_handler(signal.SIGHUP, restart or (lambda: None))
+    loop.add_signal_handler(signal.SIGHUP, hang_up or stop)
     yield
 
 
@@ -134,6 +135,7 @@ class _Session:
         self._place = place
         self._found = found
         self._generation = 0
+        self._terminal = sys.stdout.isatty()
         self._tasks: set[asyncio.Task[None]] = set()
         templates = self._templates(found)
         self._platform = LocalPlatform(options.state, templates)
@@ -150,7 +152,7 @@ class _Session:
 
     async def run(self) -> int:
         """Run the loop, then drain."""
-        with _signals(self._stop, self._restart):
+        with _signals(self._stop, self._hang_up):
             try:
                 for name in await self._platform.recover():
                     self._reporter.say("warning", f"{name} was left over from an earlier run; drained")
@@ -178,7 +180,11 @@ class _Session:
             self._platform.release_now()
         self._loop.stopping.set()
 
-    def _restart(self) -> None:
+    def _hang_up(self) -> None:
+        """Restart, unless the signal says that the terminal is gone: nobody is there to stop us any more."""
+        if self._terminal and not sys.stdout.isatty():
+            self._stop()
+            return
         task = asyncio.ensure_future(self._reload())
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import TYPE_CHECKING
 
 from rich.live import Live
@@ -21,7 +22,7 @@ _COLUMNS = ("class", "oldest/target", "ready", "later", "running", "done", "dead
 
 
 class Table:
-    """Draws on a rich console until closed."""
+    """Draws on a rich console until closed. A terminal that went away is no reason to stop working."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
@@ -30,21 +31,24 @@ class Table:
     def say(self, level: Level, message: str, **details: object) -> None:
         """Print a line above the table. Details are for programs."""
         del details
-        self._console.print(Text(message, style=_STYLES[level]), soft_wrap=True)
+        with contextlib.suppress(OSError):
+            self._console.print(Text(message, style=_STYLES[level]), soft_wrap=True)
 
     def tick(self, rows: Sequence[Row]) -> None:
         """Draw the state."""
         table = render(rows)
-        if self._live is None:
-            self._live = Live(table, console=self._console, auto_refresh=False)
-            self._live.start()
-        self._live.update(table, refresh=True)
+        with contextlib.suppress(OSError):
+            if self._live is None:
+                self._live = Live(table, console=self._console, auto_refresh=False)
+                self._live.start()
+            self._live.update(table, refresh=True)
 
     def close(self) -> None:
         """Leave the last table on the screen."""
-        if self._live is not None:
-            self._live.stop()
-            self._live = None
+        live, self._live = self._live, None
+        if live is not None:
+            with contextlib.suppress(OSError):
+                live.stop()
 
 
 def render(rows: Sequence[Row]) -> RichTable:
