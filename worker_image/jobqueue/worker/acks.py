@@ -63,6 +63,7 @@ class Acks:
     def forget(self, held: Held) -> None:
         """Nothing is to be told: a transaction of the handler's did it, or the lease is lost."""
         self._drop([held])
+        self.on_answer()
 
     @property
     def backlog(self) -> int:
