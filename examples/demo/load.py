@@ -1,0 +1,75 @@
+"""What producers do in the demo: a burst of one job of each kind a file, and a trickle while the scenes are played."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from check import Name
+
+from jobqueue import queue
+from jobqueue.queue import NewJob
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import psycopg
+    from inputs import File
+
+CLASSES = {"file.hash": "fast", "file.compress": "slow"}
+JOBS_LEAST = 1200
+"""Jobs of the burst: a small folder's files are worked on in several rounds."""
+BATCH = 5000
+"""Jobs in one call of enqueue_many."""
+TRICKLE = 10
+"""Files in one drop of the trickle."""
+BACKLOG_LEAST = 60
+"""Slow jobs that wait at least, while the scenes need work going on."""
+
+
+@dataclass
+class Load:
+    """Everything that was enqueued, by job id."""
+
+    files: Sequence[File]
+    enqueued: dict[int, Name] = field(default_factory=dict)
+    _round: int = 0
+    _next: int = 0
+
+    def burst(self, conn: psycopg.Connection[Any]) -> int:
+        """Enqueue one job of each kind a file, in one transaction; for few files, several rounds. Return the rounds."""
+        rounds = max(1, -(-JOBS_LEAST // (len(CLASSES) * len(self.files))))
+        names = [
+            Name(kind, round_, number)
+            for round_ in range(1, rounds + 1)
+            for kind in CLASSES
+            for number in range(len(self.files))
+        ]
+        with conn.transaction():
+            self._enqueue(conn, names)
+        self._round = rounds + 1
+        return rounds
+
+    def again(self, conn: psycopg.Connection[Any], most: int = 500) -> int:
+        """Enqueue jobs of the burst a second time, as a producer that had no answer does. Return how many were new."""
+        names = list(self.enqueued.values())[:most]
+        return sum(made.created for made in queue.enqueue_many(conn, [self._job(name) for name in names]))
+
+    def trickle(self, conn: psycopg.Connection[Any], waiting_slow: int) -> None:
+        """Enqueue a few more: hashes always, compressions when few of them wait."""
+        numbers = [(self._next + i) % len(self.files) for i in range(TRICKLE)]
+        # A file's turn comes again in a round of its own, so that every result has a name of its own.
+        rounds = [self._round + (self._next + i) // len(self.files) for i in range(TRICKLE)]
+        kinds = [kind for kind in CLASSES if kind == "file.hash" or waiting_slow < BACKLOG_LEAST]
+        self._enqueue(conn, [Name(k, r, n) for k in kinds for r, n in zip(rounds, numbers, strict=True)])
+        self._next += TRICKLE
+
+    def _enqueue(self, conn: psycopg.Connection[Any], names: Sequence[Name]) -> None:
+        for start in range(0, len(names), BATCH):
+            batch = names[start : start + BATCH]
+            made = queue.enqueue_many(conn, [self._job(name) for name in batch])
+            self.enqueued.update(zip((job.id for job in made), batch, strict=True))
+
+    def _job(self, name: Name) -> NewJob:
+        payload = {"round": name.round, "number": name.number, "uri": self.files[name.number].uri}
+        return NewJob(CLASSES[name.kind], name.kind, payload, key=f"{name.round}-{name.number}")
