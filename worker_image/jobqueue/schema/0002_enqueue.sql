@@ -12,14 +12,17 @@ AS $$
     WHEN length(kind) > 200 THEN format('kind: %s characters, at most 200 are allowed', length(kind))
     WHEN kind ~ '[[:cntrl:]]' THEN 'kind: control characters are not allowed'
     WHEN payload IS NULL THEN 'payload: must not be null; pass an object such as {}'
-    WHEN pg_column_size(payload) > 262144 AND octet_length(payload::text) > 262144
-      THEN format('payload: %s bytes, at most 262144 are allowed; store the data and pass a reference to it', octet_length(payload::text))
+    -- What no reader could take in: Python's json refuses such numbers and such depth, and would fail the whole claim.
+    WHEN jsonb_path_exists(payload, 'strict $.** ? (@ >= 1e1000 || @ <= -1e1000)', silent => true)
+      THEN 'payload: has a number of more than 1000 digits; pass it as text'
     WHEN pg_column_size(payload) > 300 AND jsonb_path_exists(payload, 'strict $.**{65}', silent => true)
       THEN 'payload: nested more than 64 levels deep; flatten it, or store it and pass a reference'
+    WHEN octet_length(payload::text) > 262144
+      THEN format('payload: %s bytes, at most 262144 are allowed; store the data and pass a reference to it', octet_length(payload::text))
     WHEN version IS NULL OR version < 0 THEN 'version: must be 0 or more'
     WHEN key = '' THEN 'key: must not be empty; leave it out for a job without one'
     WHEN length(key) > 512 THEN format('key: %s characters, at most 512 are allowed', length(key))
-    WHEN run_after IN ('infinity', '-infinity') THEN 'run_after: must be a finite time'
+    WHEN run_after NOT BETWEEN '1970-01-01 00:00Z' AND '9000-01-01 00:00Z' THEN 'run_after: must lie between the years 1970 and 9000'
     WHEN priority NOT BETWEEN -100 AND 100 THEN format('priority: %s is outside -100..100', priority)
     WHEN max_attempts NOT BETWEEN 1 AND 1000 THEN format('max_attempts: %s is outside 1..1000', max_attempts)
     WHEN tenant = '' OR length(tenant) > 200 THEN 'tenant: must have 1 to 200 characters'
@@ -27,7 +30,8 @@ AS $$
     WHEN length(correlation_id) > 200 THEN 'correlation_id: at most 200 characters are allowed'
     WHEN length(actor_id) > 200 THEN 'actor_id: at most 200 characters are allowed'
     WHEN pg_column_size(trace_context) > 4096 THEN 'trace_context: at most 4096 bytes are allowed'
-    WHEN trace_context IS NOT NULL AND jsonb_typeof(trace_context) <> 'object' THEN 'trace_context: must be an object'
+    WHEN jsonb_typeof(trace_context) <> 'object' THEN 'trace_context: must be an object'
+    WHEN jsonb_path_exists(trace_context, '$.* ? (@.type() != "string")') THEN 'trace_context: its values must be text'
   END
 $$;
 

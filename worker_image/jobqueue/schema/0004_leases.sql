@@ -302,8 +302,8 @@ DECLARE
   l  __SCHEMA__.lease;
 BEGIN
   FOR g IN SELECT * FROM unnest(ids, tokens, untils) AS u(id, token, until) ORDER BY u.id LOOP
-    IF g.until IS NULL OR g.until IN ('infinity', '-infinity') THEN
-      RAISE EXCEPTION 'until: must be a finite time' USING ERRCODE = 'JQ003';
+    IF g.until IS NULL OR g.until NOT BETWEEN '1970-01-01 00:00Z' AND '9000-01-01 00:00Z' THEN
+      RAISE EXCEPTION 'until: must lie between the years 1970 and 9000' USING ERRCODE = 'JQ003';
     END IF;
     l := __SCHEMA__.own(g.id, g.token);
     id := g.id;
@@ -348,7 +348,13 @@ AS $$
 #variable_conflict use_column
 BEGIN
   IF checkpoint.state IS NULL THEN RAISE EXCEPTION 'state: must not be null' USING ERRCODE = 'JQ003'; END IF;
-  IF pg_column_size(checkpoint.state) > 262144 THEN
+  IF jsonb_path_exists(checkpoint.state, 'strict $.** ? (@ >= 1e1000 || @ <= -1e1000)', silent => true) THEN
+    RAISE EXCEPTION 'state: has a number of more than 1000 digits; pass it as text' USING ERRCODE = 'JQ003';
+  END IF;
+  IF jsonb_path_exists(checkpoint.state, 'strict $.**{65}', silent => true) THEN
+    RAISE EXCEPTION 'state: nested more than 64 levels deep; flatten it' USING ERRCODE = 'JQ003';
+  END IF;
+  IF octet_length(checkpoint.state::text) > 262144 THEN
     RAISE EXCEPTION 'state: more than 262144 bytes; store the data and checkpoint a reference to it' USING ERRCODE = 'JQ003';
   END IF;
   PERFORM __SCHEMA__.hold(checkpoint.id, checkpoint.token);
