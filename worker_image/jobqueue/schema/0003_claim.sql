@@ -41,17 +41,19 @@ DECLARE
   ok      tid[];
   rounds  integer := 0;
   keys    integer := 0;
+  width   integer := quota;
 BEGIN
   LOOP
     SELECT array_agg(p.ctid), count(*) FILTER (WHERE p.key_hash <> 0) INTO places, keyed
       FROM (SELECT r.ctid, r.key_hash FROM __SCHEMA__.ready r
              WHERE r.class_id = cls.id AND r.priority = at_priority AND r.kind_version = of_kind AND r.lane = in_lane
                AND r.run_after >= floor AND r.run_after <= moment
-             ORDER BY r.run_after, r.id LIMIT quota - cardinality(got) FOR UPDATE SKIP LOCKED) p;
+             ORDER BY r.run_after, r.id LIMIT width FOR UPDATE SKIP LOCKED) p;
     EXIT WHEN places IS NULL;
     ok := places;
-    IF keyed > 0 THEN
-      ok := ARRAY(SELECT r.ctid FROM __SCHEMA__.ready r WHERE r.ctid = ANY (places) AND r.key_hash = 0);
+    IF keyed > 0 OR cardinality(places) > quota - cardinality(got) THEN
+      ok := ARRAY(SELECT r.ctid FROM __SCHEMA__.ready r WHERE r.ctid = ANY (places) AND r.key_hash = 0
+                   ORDER BY r.run_after, r.id LIMIT quota - cardinality(got));
       FOR k IN
         SELECT r.key_hash, array_agg(r.ctid ORDER BY r.run_after, r.id) AS rows, min(r.run_after) AS first
           FROM __SCHEMA__.ready r WHERE r.ctid = ANY (places) AND r.key_hash <> 0 GROUP BY r.key_hash ORDER BY first LIMIT 64
@@ -61,7 +63,7 @@ BEGIN
         SELECT cls.key_limit - count(*) INTO free FROM __SCHEMA__.lease l WHERE l.class_id = cls.id AND l.key_hash = k.key_hash;
         free := GREATEST(free, 0);
         keys := keys + 1;
-        ok := ok || k.rows[1:free];
+        ok := ok || k.rows[1:LEAST(free, quota - cardinality(got) - cardinality(ok))];
         UPDATE __SCHEMA__.ready r SET lane = __SCHEMA__.parked_lane(r.key_hash) WHERE r.ctid = ANY (k.rows[free + 1:]);
       END LOOP;
     END IF;
@@ -69,6 +71,8 @@ BEGIN
       got := got || __SCHEMA__.lease_out(cls, worker, ok, moment, until);
     END IF;
     rounds := rounds + 1;
+    -- A wider look, now that rows were parked: there may be thousands behind the same key.
+    width := GREATEST(quota - cardinality(got), 500);
     -- Only parked rows make another round worth while. Bounded: each key takes one of the server's shared locks.
     EXIT WHEN keyed = 0 OR keys >= 128 OR cardinality(got) >= quota OR cardinality(ok) = cardinality(places) OR rounds >= 16;
   END LOOP;
@@ -109,6 +113,7 @@ DECLARE
   quota    integer;
   probes   integer;
   pass     integer;
+  before   integer;
   lowest   bigint;
   highest  bigint;
 BEGIN
@@ -187,10 +192,11 @@ BEGIN
         END LOOP;
       END IF;
 
-      -- Tenants take turns: from a random point of the ring, an eighth of the claim each, then a second round for the rest.
+      -- Tenants take turns: from a random point of the ring, an eighth of the claim each, until it is full or nobody has more.
       IF cls.fair_tenants AND left_ > 0 THEN
         pass := 1;
-        WHILE pass <= 2 AND left_ > 0 LOOP
+        WHILE pass <= 16 AND left_ > 0 LOOP
+          before := left_;
           FOREACH of_kind IN ARRAY lanes LOOP
             start := floor(random() * 4294967296)::bigint;
             at_lane := start;
@@ -209,7 +215,7 @@ BEGIN
               END IF;
               at_lane := head.lane;
               CONTINUE WHEN head.run_after > moment;
-              quota := LEAST(left_, CASE pass WHEN 1 THEN GREATEST(1, claim.max_jobs / 8) ELSE left_ END);
+              quota := LEAST(left_, GREATEST(1, claim.max_jobs / 8));
               IF cls.tenant_limit IS NOT NULL THEN
                 CONTINUE WHEN NOT pg_try_advisory_xact_lock(__LOCK__ - 1 - cls.id, head.tenant_hash);
                 SELECT LEAST(quota, cls.tenant_limit - count(*)) INTO quota FROM __SCHEMA__.lease l
@@ -221,6 +227,7 @@ BEGIN
               left_ := left_ - cardinality(batch);
             END LOOP;
           END LOOP;
+          EXIT WHEN left_ = before;
           pass := pass + 1;
         END LOOP;
       END IF;
