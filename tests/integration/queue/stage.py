@@ -30,7 +30,7 @@ KIND = ("work", 1)
 _BLOCKED = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
 SETTLE_WITHIN = 20.0  # seconds that a blocked statement may take to be seen, or a thread to end
 
-# Every moment the queue stores. The database's clock is not ours to move: subtracting from all of these is time passing.
+# Every moment the queue stores. Its clock is not ours to move: subtracting from all of these is time passing.
 _MOMENTS = {
     "ready": ("run_after",),
     "lease": ("leased_until", "started_at", "due_at"),
@@ -145,6 +145,19 @@ class Stage:
             sql.SQL("SELECT jobqueue.enqueue({}) FROM generate_series(1, %(n)s)").format(arguments),
             {"n": count, "c": class_, "k": kind, **options},
         )
+
+    def fill(self, count: int, *, class_: str = "c", kind: str = "work", priority: int = 0, due_in: float = 0) -> None:
+        """Write many waiting jobs straight into the tables, a microsecond apart, and analyse them."""
+        self.admin.execute(
+            "WITH c AS (SELECT id FROM jobqueue.class WHERE name = %(c)s),"
+            " n AS MATERIALIZED (SELECT nextval('jobqueue.job_id') AS id, g FROM generate_series(1, %(n)s) AS g),"
+            " b AS (INSERT INTO jobqueue.body"
+            "       (id, created_at, version, class_id, priority, max_attempts, kind, payload) SELECT n.id, clock_timestamp(), 1, c.id, %(p)s, 10, %(k)s, '{}' FROM n, c)"
+            " INSERT INTO jobqueue.ready SELECT n.id, clock_timestamp() + make_interval(secs => %(d)s + g / 1e6 - 1),"
+            "   0, jobqueue.kind_version(%(k)s, 1), c.id, %(p)s, 0, 0, 0, 0, 0 FROM n, c",
+            {"n": count, "c": class_, "k": kind, "p": priority, "d": due_in},
+        )
+        self.admin.execute("ANALYZE jobqueue.ready")
 
     def worker(
         self,
