@@ -35,7 +35,9 @@ def encode(value: Any, *, field: str = "payload", max_bytes: int = MAX_BYTES) ->
     except (TypeError, ValueError, RecursionError):
         _find_problem(value, field, 0)  # slow, and only for what json refused: it says where
         raise
-    _find_problem(value, field, 0)  # json also takes what would not come back as it was: keys that are no text, depth, NUL
+    _find_problem(
+        value, field, 0
+    )  # json also takes what would not come back as it was: keys that are no text, depth, NUL
     size = len(text) if text.isascii() else len(text.encode())
     if size > max_bytes:
         msg = f"{field}: {size} bytes, at most {max_bytes} are allowed; store the data and pass a reference to it"

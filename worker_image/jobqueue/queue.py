@@ -259,7 +259,7 @@ def enqueue(
     """Enqueue one job in the connection's transaction: the job exists iff that commits.
 
     `payload` (at most 262,144 bytes as JSON) should be a reference and `version` its schema's version. `key` makes the
-    call idempotent within its kind. `priority` −100…100, higher first. Raises UnknownClass, InvalidInput (naming the
+    call idempotent within its kind. `priority` -100…100, higher first. Raises UnknownClass, InvalidInput (naming the
     field) or KeyConflict (the key exists with another payload).
     """
     return Call(
@@ -396,7 +396,7 @@ def claim(
 
 @Verb
 def recover(worker: int, request: int, known: Sequence[int], *, schema: str = DEFAULT_SCHEMA) -> Call[int]:
-    """After a lost connection: fence claims up to `request`, give back (refunded) leases whose tokens are not `known`."""
+    """After a lost connection: fence claims up to `request`, give back (refunded) leases with tokens not `known`."""
     return Call("SELECT {schema}.recover(%s,%s,%s::bigint[])", (worker, request, list(known)), _one, schema)
 
 

@@ -1,0 +1,76 @@
+"""From an exception to one line and an exit status."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+
+import typer
+
+from jobqueue.errors import (
+    ConfigurationError,
+    InvalidInput,
+    JobQueueError,
+    SchemaError,
+    UnknownClass,
+    UnknownDownstream,
+)
+
+FAILED = 1
+WRONG = 2
+_OURS_TO_MEND = (ConfigurationError, InvalidInput, SchemaError, UnknownClass, UnknownDownstream)
+
+
+class Refused(JobQueueError):  # noqa: N818 - what the command says, not a fault of the queue
+    """The command line asks for something that cannot be done. `hint` is a remedy; exit status 2."""
+
+    def __init__(self, message: str, *, hint: str | None = None) -> None:
+        super().__init__(message)
+        self.hint = hint
+
+
+def report(error: Exception, *, as_json: bool) -> int:  # noqa: PLR0911 - one a kind of error
+    """Write what went wrong to standard error; return the exit status. Raises what nobody foresaw."""
+    if isinstance(error, typer.Exit):
+        return int(error.exit_code)
+    if isinstance(error, typer.Abort):
+        return _say("stopped", None, FAILED, as_json=as_json)
+    if isinstance(error, Refused):
+        return _say(str(error), error.hint, WRONG, as_json=as_json)
+    if isinstance(error, JobQueueError):
+        status = WRONG if isinstance(error, _OURS_TO_MEND) else FAILED
+        message, hint = str(error), None
+        # The database's hint comes in brackets behind its message.
+        if found := re.fullmatch(r"(.*) \((\w[^()]*)\)", message, re.DOTALL):
+            message, hint = found[1], found[2]
+        return _say(message, hint, status, as_json=as_json)
+    if hasattr(error, "format_message"):  # usage, as the parser says it
+        context = getattr(error, "ctx", None)
+        hint = f"{context.command_path} --help" if context is not None else None
+        return _say(error.format_message(), hint, WRONG, as_json=as_json)
+    if isinstance(error, OSError):
+        return _say(f"{error.filename or ''}: {error.strerror}".lstrip(": "), None, FAILED, as_json=as_json)
+    return _from_driver(error, as_json=as_json)
+
+
+def _from_driver(error: Exception, *, as_json: bool) -> int:
+    import psycopg  # noqa: PLC0415 - heavy, and only here
+
+    if not isinstance(error, psycopg.Error):
+        raise error
+    message = error.diag.message_primary or str(error).partition("\n")[0] or type(error).__name__
+    hint = None
+    if isinstance(error, psycopg.errors.InsufficientPrivilege):
+        hint = "grant the login one of the queue's roles: jobqueue_producer, _worker, _operator, _reader or _support"
+    return _say(f"database: {message}", hint, FAILED, as_json=as_json)
+
+
+def _say(message: str, hint: str | None, status: int, *, as_json: bool) -> int:
+    if as_json:
+        sys.stderr.write(json.dumps({"error": message, "hint": hint}, ensure_ascii=False) + "\n")
+    else:
+        sys.stderr.write("".join(f"error: {line}\n" for line in message.splitlines()))
+        if hint:
+            sys.stderr.write(f"hint: {hint}\n")
+    return status

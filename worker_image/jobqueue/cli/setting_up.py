@@ -1,0 +1,80 @@
+"""migrate."""
+
+from __future__ import annotations
+
+from pathlib import Path  # noqa: TC003 - typer evaluates the annotations
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from jobqueue.cli.failure import Refused
+from jobqueue.cli.place import AsJson, Dsn, DsnDir, Schema, connection
+from jobqueue.cli.writing import write, write_json
+
+if TYPE_CHECKING:
+    import psycopg
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands."""
+    app.command("migrate")(migrate)
+
+
+def migrate(
+    dsn: Dsn = None,
+    dsn_dir: DsnDir = None,
+    schema: Schema = "jobqueue",
+    role_prefix: Annotated[
+        str,
+        typer.Option("--role-prefix", help="Roles are PREFIX_producer, PREFIX_worker, …; they belong to the server."),
+    ] = "jobqueue",
+    classes: Annotated[
+        list[str] | None,
+        typer.Option("--class", metavar="NAME", help="Register this job class, if it is new. May be given many times."),
+    ] = None,
+    manifest: Annotated[
+        Path | None, typer.Option("--manifest", metavar="FILE", help="Register the classes and limits of a manifest.")
+    ] = None,
+    as_json: AsJson = False,  # noqa: FBT002 - an option
+) -> None:
+    """Create or upgrade the queue's tables, functions and roles; safe to repeat, and while workers run.
+
+    Example: jobqueue migrate --class email --class reports
+    """
+    from jobqueue import migrate as migrations  # noqa: PLC0415 - the driver is heavy; --help needs none
+
+    limits, settings = _read_manifest(manifest) if manifest is not None else ({}, {})
+    with connection(dsn, dsn_dir, schema, check=False) as conn:
+        applied = migrations.apply(conn, schema=schema, role_prefix=role_prefix)
+        registered = _register(conn, schema, limits, {**{name: {} for name in classes or ()}, **settings})
+    if as_json:
+        write_json({"schema": schema, "version": migrations.latest(), "applied": applied, "classes": registered})
+        return
+    for name in applied:
+        write(f"applied {name}")
+    write(f"schema {schema} is at version {migrations.latest()}" + ("" if applied else " (it was before)"))
+    for name in registered:
+        write(f"class {name} is registered")
+
+
+def _register(
+    conn: psycopg.Connection[Any], schema: str, limits: dict[str, int], settings: dict[str, dict[str, Any]]
+) -> list[str]:
+    from jobqueue import queue  # noqa: PLC0415
+
+    with conn.transaction():
+        for name, limit in limits.items():
+            queue.set_downstream(conn, None, name, limit, schema=schema)
+        for name, values in settings.items():
+            queue.set_class(conn, None, name, values, schema=schema)
+    return sorted(settings)
+
+
+def _read_manifest(path: Path) -> tuple[dict[str, int], dict[str, dict[str, Any]]]:
+    """Ask whoever knows manifests (the operator's package) for the limits and class settings in a file."""
+    from importlib.metadata import entry_points  # noqa: PLC0415
+
+    for point in entry_points(group="jobqueue.manifest"):
+        limits, settings = point.load()(path)
+        return limits, settings
+    raise Refused("--manifest: nothing here can read manifests", hint="pip install 'jobqueue-operator[local]'")
