@@ -30,7 +30,7 @@ def build(arguments: Sequence[str]) -> Callable[..., Any]:
     )
     for module in (setting_up, producing):
         module.register(app)
-    working.register(app, with_options="worker" in arguments[:1])
+    working.register(app, expand=arguments[0] if arguments else "")
     for module in (looking, repairing, upkeep):
         module.register(app)
     for point in entry_points(group="jobqueue.cli"):

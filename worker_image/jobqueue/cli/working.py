@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from pydantic.fields import FieldInfo
 
@@ -22,10 +22,19 @@ Example: jobqueue worker --app shop.jobs:app --class email --concurrency 16
 """
 
 
-def register(app: typer.Typer, *, with_options: bool) -> None:
-    """Add the commands. The worker's options come from its settings, which only `jobqueue worker` needs to import."""
-    app.command("worker", help=_WORKER_HELP)(_worker_command() if with_options else _unexpanded)
+_RELAY_HELP = """Publish the ids of ready jobs to RabbitMQ, for workers that run with --wakeup rabbitmq.
+
+One a database is enough. It is no part of any enqueue: while it or the broker is away, workers poll.
+
+Example: jobqueue relay --classes email,report --broker-url /etc/broker/url
+"""
+
+
+def register(app: typer.Typer, *, expand: str) -> None:
+    """Add the commands. A worker's and a relay's options come from their settings: imported for the one to `expand`."""
+    app.command("worker", help=_WORKER_HELP)(_worker_command() if expand == "worker" else _unexpanded)
     app.command("drain")(drain)
+    app.command("relay", help=_RELAY_HELP)(_relay_command() if expand == "relay" else _unexpanded)
 
 
 def drain(
@@ -47,19 +56,30 @@ def drain(
 
 
 def _unexpanded() -> None:
-    """Stand for the worker in the list of commands."""
+    """Stand for a command in the list of them."""
 
 
 def _worker_command() -> Callable[..., None]:
     from jobqueue.worker.settings import WorkerSettings  # noqa: PLC0415 - heavy
-
-    fields = WorkerSettings.model_fields
 
     def run(**given: Any) -> None:
         from jobqueue.worker import settings, supervisor  # noqa: PLC0415 - heavy
 
         raise typer.Exit(supervisor.main(settings.load(**given)))
 
+    return _with_options(run, WorkerSettings.model_fields)
+
+
+def _relay_command() -> Callable[..., None]:
+    from jobqueue.wakeup import relaying  # noqa: PLC0415 - heavy
+
+    def run(**given: Any) -> None:
+        relaying.main(relaying.load(**given))
+
+    return _with_options(run, relaying.RelaySettings.model_fields)
+
+
+def _with_options(run: Callable[..., None], fields: Mapping[str, FieldInfo]) -> Callable[..., None]:
     run.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
         [
             inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=_option(name, field))

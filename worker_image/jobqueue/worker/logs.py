@@ -4,15 +4,24 @@ from __future__ import annotations
 
 import logging
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import structlog
 
-if TYPE_CHECKING:
-    from jobqueue.worker.settings import WorkerSettings
+
+class LogSettings(Protocol):
+    """The part of a process's settings that is about its log."""
+
+    @property
+    def log_level(self) -> str:
+        """debug, info, warning or error."""
+
+    @property
+    def log_format(self) -> str:
+        """auto, json or console."""
 
 
-def configure(settings: WorkerSettings, **bound: Any) -> None:
+def configure(settings: LogSettings, **bound: Any) -> None:
     """Set up structlog and the standard library's logging in this process; `bound` goes on every line."""
     level = getattr(logging, settings.log_level.upper())
     shared: list[Any] = [
