@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from services.pooler import PgBouncer
 
 # Copying a database takes ten times as long as emptying one.
-_EMPTY = """
+EMPTY = """
 SELECT pg_terminate_backend(pid) FROM pg_stat_activity
  WHERE datname = current_database() AND pid <> pg_backend_pid() AND state <> 'idle' AND backend_type = 'client backend';
 DELETE FROM jobqueue.body; DELETE FROM jobqueue.ready; DELETE FROM jobqueue.lease; DELETE FROM jobqueue.outcome;
@@ -62,7 +62,7 @@ def own(database: Database) -> Iterator[Stage]:
 
 def _staged(database: Database) -> Iterator[Stage]:
     with database.connect() as admin:
-        admin.execute(_EMPTY)
+        admin.execute(EMPTY)
     yield from _opened(database)
 
 

@@ -149,12 +149,17 @@ class Stage:
     def fill(self, count: int, *, class_: str = "c", kind: str = "work", priority: int = 0, due_in: float = 0) -> None:
         """Write many waiting jobs straight into the tables, a microsecond apart, and analyse them."""
         self.admin.execute(
-            "WITH c AS (SELECT id FROM jobqueue.class WHERE name = %(c)s),"
-            " n AS MATERIALIZED (SELECT nextval('jobqueue.job_id') AS id, g FROM generate_series(1, %(n)s) AS g),"
-            " b AS (INSERT INTO jobqueue.body"
-            "       (id, created_at, version, class_id, priority, max_attempts, kind, payload) SELECT n.id, clock_timestamp(), 1, c.id, %(p)s, 10, %(k)s, '{}' FROM n, c)"
-            " INSERT INTO jobqueue.ready SELECT n.id, clock_timestamp() + make_interval(secs => %(d)s + g / 1e6 - 1),"
-            "   0, jobqueue.kind_version(%(k)s, 1), c.id, %(p)s, 0, 0, 0, 0, 0 FROM n, c",
+            """
+            WITH c AS (SELECT id FROM jobqueue.class WHERE name = %(c)s),
+            n AS MATERIALIZED (SELECT nextval('jobqueue.job_id') AS id, g FROM generate_series(1, %(n)s) AS g),
+            b AS (
+              INSERT INTO jobqueue.body (id, created_at, version, class_id, priority, max_attempts, kind, payload)
+              SELECT n.id, clock_timestamp(), 1, c.id, %(p)s, 10, %(k)s, '{}' FROM n, c)
+            INSERT INTO jobqueue.ready
+              (id, run_after, lane, kind_version, class_id, priority, tenant_hash, key_hash, attempts, refunds, budget)
+            SELECT n.id, clock_timestamp() + make_interval(secs => %(d)s + g / 1e6 - 1), 0,
+                   jobqueue.kind_version(%(k)s, 1), c.id, %(p)s, 0, 0, 0, 0, 0 FROM n, c
+            """,
             {"n": count, "c": class_, "k": kind, "p": priority, "d": due_in},
         )
         self.admin.execute("ANALYZE jobqueue.ready")

@@ -12,6 +12,8 @@ from jobqueue.errors import KeyConflict
 from jobqueue.queue import NewJob
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from integration.queue.stage import Stage
 
 JOBS = "SELECT count(*)::int FROM jobqueue.jobs"
@@ -97,7 +99,7 @@ def test_under_repeatable_read_a_twin_is_a_serialization_error(stage: Stage, ver
     second.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
     second.execute("SELECT 1")  # the snapshot
     queue.enqueue(stage.conn, "c", "work", {}, key="k")
-    twin = {
+    twin: dict[str, Callable[[], object]] = {
         "enqueue": lambda: queue.enqueue(second, "c", "work", {}, key="k"),
         "enqueue_many": lambda: queue.enqueue_many(second, [NewJob("c", "work", {}, key="k")]),
     }
