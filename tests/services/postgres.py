@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 SUPERUSER = "postgres"
-PASSWORD_GROUP = "needs_password"  # noqa: S105 - members of this role log in with a password, everybody else without
+PASSWORD_GROUP = "needs_password"
 
 _START_WITHIN = 30.0  # seconds; recovery after `immediate` is included
 _STOP_WITHIN = 30.0

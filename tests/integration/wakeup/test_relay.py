@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import psycopg
 import pytest
+from psycopg.conninfo import make_conninfo
 
 from jobqueue import queue
 from jobqueue.wakeup import broker as amqp
@@ -104,6 +105,15 @@ async def test_each_ready_job_is_published_once_to_its_class_and_scheduled_ones_
             assert relay.lag >= 0
     assert sorted(await messages(broker)) == [*ids, last]
     assert await messages(broker, "sms") == [text]
+
+
+async def test_the_workers_role_is_enough(migrated: Database, broker: Broker) -> None:
+    async with connected(migrated) as connection:
+        await queue.enqueue(connection, "email", "hello", {})
+    async with relaying(make_conninfo(migrated, options="-c role=jobqueue_worker"), broker, QUICK) as relay:
+        await until(lambda: relay.published == 1)
+        await until(lambda: relay.relaying)
+    assert relay.failures == 0
 
 
 async def test_a_job_that_still_waits_is_published_again_later(migrated: Database, broker: Broker) -> None:

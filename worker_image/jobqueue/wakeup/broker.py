@@ -20,9 +20,20 @@ if TYPE_CHECKING:
 
     from aio_pika.abc import AbstractChannel, AbstractQueue
 
-__all__ = ["CALL", "FAILURES", "ConsumerGoneError", "check_url", "declare", "opened", "queue_name", "reason"]
+__all__ = [
+    "CALL",
+    "FAILURES",
+    "RETRY",
+    "ConsumerGoneError",
+    "check_url",
+    "declare",
+    "opened",
+    "queue_name",
+    "reason",
+]
 
 CALL = 5.0  # seconds for one call to the broker, a publisher confirm included
+RETRY = 10.0  # seconds between two tries to reach the broker, at most
 _CONNECT = 10.0  # seconds
 _CLOSE = 2.0  # seconds
 _HEARTBEAT = 10  # seconds; a frozen broker is given up after about three

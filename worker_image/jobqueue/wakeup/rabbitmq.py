@@ -47,7 +47,7 @@ class RabbitWakeup(PollingWakeup):
         self._classes = sorted(classes)
         self._schema = schema
         self._probe = probe
-        self._backoff = Backoff(rng=self._rng)
+        self._backoff = Backoff(longest=amqp.RETRY, rng=self._rng)
         self._outage = Outage(log, "the wake-up broker")
         self._nonsense = Outage(log, "wake-up messages")
         self._task: asyncio.Task[None] | None = None

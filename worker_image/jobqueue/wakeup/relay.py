@@ -107,7 +107,7 @@ class Relay:
         self._wakeup: PollingWakeup = (
             NotifyWakeup(listen, classes=classes, schema=schema) if listen else PollingWakeup()
         )
-        self._backoff = Backoff()
+        self._backoff = Backoff(longest=amqp.RETRY)
         self._outage = Outage(log, "the relay")
         self._task: asyncio.Task[None] | None = None
         self.published = 0
