@@ -233,11 +233,14 @@ BEGIN
     id := g.id;
     run_after := NULL;
     IF l.id IS NULL THEN
-      result := CASE WHEN __SCHEMA__.ended_already(g.id, g.token, '{retry,dead,cancelled}') THEN 'already' ELSE 'stale' END;
+      result := CASE WHEN __SCHEMA__.ended_already(g.id, g.token, '{retry,lost,dead,cancelled}') THEN 'already' ELSE 'stale' END;
     ELSE
       SELECT clock_timestamp() + COALESCE(g.retry_after, __SCHEMA__.backoff(l.attempts, c.backoff_initial, c.backoff_factor, c.backoff_max))
         INTO due FROM __SCHEMA__.class c WHERE c.id = l.class_id;
-      result := __SCHEMA__.put_back(l, COALESCE(g.outcome, 'retry'), due, g.reason, g.error);
+      -- Its own process died under it and its worker lives to say so: lost all the same, and suspect.
+      result := __SCHEMA__.put_back(l, CASE WHEN COALESCE(g.outcome, 'retry') = 'retry' AND g.reason = 'worker lost' THEN 'lost'
+                                            ELSE COALESCE(g.outcome, 'retry') END, due, g.reason, g.error);
+      IF result = 'lost' THEN result := 'retry'; END IF;
       IF result = 'retry' THEN run_after := due; END IF;
     END IF;
     RETURN NEXT;

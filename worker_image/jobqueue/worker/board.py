@@ -6,6 +6,7 @@ pipe, so what the supervisor then needs is written here beforehand, by plain 8-b
 * when the event loop last turned,
 * which job's code the loop is in at this moment, and until when it may run,
 * which jobs run in threads, and until when,
+* which jobs were started, lately: when the runner dies, those that were not are given back, their attempts unspent,
 * which jobs finished well, lately: their acknowledgement may not have been sent yet, and a finished job is
   acknowledged, never released.
 
@@ -23,8 +24,9 @@ TICK: Final = 0
 CURRENT: Final = 1
 CURRENT_DEADLINE: Final = 2
 FINISHED: Final = 3
+STARTED: Final = 4
 _HEADER = 8
-RING: Final = 16_384  # finished tokens kept; more than a runner may hold unacknowledged
+RING: Final = 16_384  # tokens kept of each; more than a runner may hold unacknowledged
 _WORD = 8
 
 
@@ -44,15 +46,16 @@ class Board:
         self.descriptor = descriptor
         self.slots = slots
         self.threads = _HEADER
-        self.ring = _HEADER + 2 * slots
-        self._memory = mmap.mmap(descriptor, (self.ring + RING) * _WORD)
+        self._finished = _HEADER + 2 * slots
+        self._started = self._finished + RING
+        self._memory = mmap.mmap(descriptor, _size(slots))
         self.cells = memoryview(self._memory).cast("q")
 
     @classmethod
     def create(cls, slots: int) -> Board:
         """Make a new, empty board for `slots` slots."""
         descriptor = os.memfd_create("jobqueue-board")
-        os.ftruncate(descriptor, (_HEADER + 2 * slots + RING) * _WORD)
+        os.ftruncate(descriptor, _size(slots))
         return cls(descriptor, slots)
 
     def close(self) -> None:
@@ -73,14 +76,27 @@ class Board:
 
     def finished(self, token: int) -> None:
         """Note that a handler returned; its acknowledgement follows."""
-        count = self.cells[FINISHED]
-        self.cells[self.ring + count % RING] = token
-        self.cells[FINISHED] = count + 1
+        cells = self.cells
+        count = cells[FINISHED]
+        cells[self._finished + count % RING] = token
+        cells[FINISHED] = count + 1
+
+    def started(self, token: int) -> None:
+        """Note that a handler is about to start."""
+        cells = self.cells
+        count = cells[STARTED]
+        cells[self._started + count % RING] = token
+        cells[STARTED] = count + 1
+
+    def started_tokens(self) -> set[int]:
+        """Tokens of jobs that were started, the last RING of them."""
+        count = min(self.cells[STARTED], RING)
+        return set(self.cells[self._started : self._started + count])
 
     def finished_tokens(self) -> set[int]:
         """Tokens of jobs that finished well, the last RING of them."""
         count = min(self.cells[FINISHED], RING)
-        return set(self.cells[self.ring : self.ring + count])
+        return set(self.cells[self._finished : self._finished + count])
 
     def glance(self) -> Glance:
         """Read what the runner is at."""
@@ -95,3 +111,7 @@ class Board:
             if cells[at]
         )
         return Glance(cells[TICK], current, threads)
+
+
+def _size(slots: int) -> int:
+    return (_HEADER + 2 * slots + 2 * RING) * _WORD

@@ -129,7 +129,7 @@ class Children:
         if held.stop is not None:
             return faults.stopped(held.stop, held.timeout)
         claimed = held.claimed
-        fault = faults.worker_lost(how, last=claimed.attempt >= claimed.max_attempts)
+        fault = faults.worker_lost(how)
         log.error(
             "failed",
             job_id=claimed.id,

@@ -86,9 +86,9 @@ def timed_out(seconds: float, where: str = "") -> Fault:
     return Fault("retry", f"TimeoutError: ran longer than {seconds:g} s{where}", "timeout")
 
 
-def worker_lost(how: str, *, last: bool) -> Fault:
-    """Return the outcome of an attempt whose process died under it; the last one makes the job dead."""
-    return Fault("dead" if last else "retry", f"{WORKER_LOST}: {how}"[:LONGEST_ERROR], WORKER_LOST)
+def worker_lost(how: str) -> Fault:
+    """Return the outcome of an attempt whose process died under it: spent, and the job is a suspect from now on."""
+    return Fault("retry", f"{WORKER_LOST}: {how}"[:LONGEST_ERROR], WORKER_LOST)
 
 
 def place(error: BaseException) -> str | None:

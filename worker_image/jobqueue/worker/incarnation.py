@@ -255,16 +255,21 @@ class Incarnation:
             await self._goodbye(self._supervisor.membership.forget(self._worker))
             return Ending.MISCONFIGURED
         on_purpose = self._kill_reason is not None or self._left is not None
-        finished = runner.board.finished_tokens()
-        await self._goodbye(self._tell_ends(finished, on_purpose=on_purpose))
+        await self._goodbye(
+            self._tell_ends(runner.board.finished_tokens(), runner.board.started_tokens(), on_purpose=on_purpose)
+        )
         if on_purpose:
             log.info("runner ended", worker=self._worker, why=self._kill_reason or "drained")
             return Ending.LEFT
         log.error("runner died", worker=self._worker, how=runner.how(), held=len(self._leases))
         return Ending.DIED
 
-    async def _tell_ends(self, finished: set[int], *, on_purpose: bool) -> None:
-        """Acknowledge what finished; fail the offenders; give back or lose the rest; end the registration."""
+    async def _tell_ends(self, finished: set[int], started: set[int], *, on_purpose: bool) -> None:
+        """Settle every lease, then end the registration.
+
+        What finished is acknowledged, offenders fail, what had not started is given back. What was running is given
+        back when we ended the runner, and lost (attempt spent, suspect) when it died by itself: any may be to blame.
+        """
         metrics = self._supervisor.metrics
         done = self._leases.pairs(finished)
         if done:
@@ -286,11 +291,12 @@ class Incarnation:
                 metrics.acked("retry", sum(row.result == "retry" for row in rows))
                 for job, token in failed:
                     log.warning("failed", job_id=job, outcome="retry", error=self._offenders[token])
-            rest = [pair for pair in self._leases.pairs() if pair[1] not in finished | self._offenders.keys()]
-            if rest:
-                reason = "drain" if self._supervisor.draining else "replaced"
-                rows = await self._call(queue.release_many, *_columns(rest), reason=reason)
-                metrics.released(reason, sum(row.result != "stale" for row in rows))
+        ended = finished | self._offenders.keys() if on_purpose else finished | started
+        rest = [pair for pair in self._leases.pairs() if pair[1] not in ended]
+        if rest:
+            reason = "drain" if self._supervisor.draining else "replaced"
+            rows = await self._call(queue.release_many, *_columns(rest), reason=reason)
+            metrics.released(reason, sum(row.result != "stale" for row in rows))
         lost = await self._supervisor.membership.forget(self._worker)
         if lost:
             metrics.lost(lost)

@@ -120,6 +120,7 @@ class Slots:
         counts.wait.observe(waited if waited > 0 else 0.0)
         counts.attempts.observe(claimed.attempt)
         fault: Fault | None
+        self._board.started(held.token)
         try:
             if handler.mode == "process" or claimed.suspect:
                 fault = await self._children.run(index, held)
