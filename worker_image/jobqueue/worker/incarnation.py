@@ -11,7 +11,7 @@ import psycopg
 import structlog
 
 from jobqueue import queue
-from jobqueue.errors import QueueError
+from jobqueue.errors import QueueError, WorkerRefused
 from jobqueue.worker import faults, pipe
 from jobqueue.worker.beats import Beats
 from jobqueue.worker.clock import now
@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 log = structlog.get_logger("jobqueue.worker")
 
 LOOK = 0.1  # seconds between two looks at the board
+REPORTED = 0.3  # seconds in which a runner's last counts arrive
+LAST_REQUEST = 2**62  # above any claim's
 LATE = 10.0  # seconds past its drain deadline that a runner gets to stop, flush and leave, then it is killed
 NEIGHBOURS = 30.0  # seconds at most that others may go on beside a stuck handler
 MEMORY_LOOK = 1.0
@@ -169,7 +171,7 @@ class Incarnation:
     def _on_stuck(self, *, token: int, why: str, timeout: float) -> None:
         if why == "timeout":
             self._offenders[token] = faults.timed_out(timeout, "; it could not be stopped, so its process was").error
-        at = now() if why == "lost" else now() + min(NEIGHBOURS, self._timeout)
+        at = now() + (REPORTED if why == "lost" else min(NEIGHBOURS, self._timeout))
         self._replace_at = min(at, self._replace_at or at)
 
     def _on_drained(self, *, left: list[int]) -> None:
@@ -218,7 +220,9 @@ class Incarnation:
                 for token in verdict.offenders:
                     self._offenders.setdefault(token, f"TimeoutError: {verdict.why}; its process was killed")
                 self._kill_soon(verdict.why)
-            if self._replace_at is not None and (moment > self._replace_at or self._only_stuck_left()):
+            if self._replace_at is not None and (
+                moment > self._replace_at or (self._offenders and self._only_stuck_left())
+            ):
                 self._kill_soon("a handler could not be stopped")
             if self._drain_deadline is not None and moment > self._drain_deadline + LATE:
                 self._kill_soon("it did not leave by its drain deadline")
@@ -296,10 +300,24 @@ class Incarnation:
         if rest:
             reason = "drain" if self._supervisor.draining else "replaced"
             rows = await self._call(queue.release_many, *_columns(rest), reason=reason)
-            metrics.released(reason, sum(row.result != "stale" for row in rows))
+            stale = sum(row.result == "stale" for row in rows)
+            metrics.released(reason, len(rows) - stale)
+            metrics.lost(stale)
+        # A claim may have been carried out whose answer nobody heard: given back too.
+        known = [token for _, token in self._leases.pairs() if token in started]
+        unheard = await self._give_back_unheard([] if on_purpose else known)
+        metrics.released("reconnected", unheard)
         lost = await self._supervisor.membership.forget(self._worker)
         if lost:
             metrics.lost(lost)
+
+    async def _give_back_unheard(self, known: list[int]) -> int:
+        try:
+            return await self._supervisor.link.call_again(
+                queue.recover, self._worker, LAST_REQUEST, known, schema=self._schema
+            )
+        except WorkerRefused:
+            return 0  # somebody else ended the registration
 
     async def _call(self, verb: Any, *args: Any, **named: Any) -> list[Any]:
         try:

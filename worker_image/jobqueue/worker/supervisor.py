@@ -148,12 +148,10 @@ class Supervisor:
     # --- drain ---
 
     def _on_signal(self) -> None:
-        self._terminated.set()
-        if self._drain_from is None:
-            self.drain()
-        else:
-            # Asked by the socket first, then the kubelet's SIGTERM: the drain goes on. Twice by signal: now.
+        if self._terminated.is_set():
             self._release_now()
+        self._terminated.set()
+        self.drain()  # after a drain by the socket (a preStop), the first signal changes nothing
 
     def drain(self) -> None:
         """Stop claiming, finish, leave. Asking again changes nothing."""
