@@ -67,7 +67,7 @@ class Worker:
     def get(self, path: str) -> tuple[int, str]:
         """GET a health path: status (0 when nothing listens) and body."""
         try:
-            with urllib.request.urlopen(f"http://127.0.0.1:{self.port}{path}", timeout=5) as answer:  # noqa: S310
+            with urllib.request.urlopen(f"http://127.0.0.1:{self.port}{path}", timeout=5) as answer:
                 return answer.status, answer.read().decode()
         except urllib.error.HTTPError as error:
             with error:
@@ -80,11 +80,9 @@ class Worker:
         total = 0.0
         for line in self.get("/metrics")[1].splitlines():
             series, _, value = line.rpartition(" ")
-            if series.split("{")[0] == name and all(
-                f'{key}="{text}"' for key, text in labels.items() if f'{key}="{text}"' in series
-            ):
-                if all(f'{key}="{text}"' in series for key, text in labels.items()):
-                    total += float(value)
+            wanted = all(f'{key}="{text}"' in series for key, text in labels.items())
+            if wanted and series.split("{")[0] == name:
+                total += float(value)
         return total
 
     def events(self, event: str) -> list[dict[str, Any]]:

@@ -195,7 +195,7 @@ class AsyncScope(_Scope["psycopg.AsyncConnection[Any]"]):
         return await _drive_async(self._begin())
 
     async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self, _kind: type[BaseException] | None, error: BaseException | None, _trace: TracebackType | None
     ) -> None:
         # Not interrupted half way through a COMMIT: whoever cancels waits for its answer.
         self._lease.committing = True
@@ -218,7 +218,7 @@ class SyncScope(_Scope["psycopg.Connection[Any]"]):
         return _drive_sync(self._begin())
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self, _kind: type[BaseException] | None, error: BaseException | None, _trace: TracebackType | None
     ) -> None:
         self._lease.committing = True
         try:

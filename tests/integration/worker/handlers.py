@@ -8,6 +8,7 @@ import re
 import signal
 import subprocess
 import time
+from datetime import timedelta
 from typing import Any
 
 import psycopg
@@ -95,8 +96,8 @@ def process_wait(job: SyncJob[Any]) -> None:
 @app.handler("process.family", timeout=5, process=True)
 def process_family(job: SyncJob[Any]) -> None:
     """Start one process in the group and one that leaves it, then wait."""
-    one = subprocess.Popen(["sleep", "600"])  # noqa: S603, S607
-    two = subprocess.Popen(["sleep", "600"], start_new_session=True)  # noqa: S603, S607
+    one = subprocess.Popen(["sleep", "600"])
+    two = subprocess.Popen(["sleep", "600"], start_new_session=True)
     mark(job, f"family {one.pid} {two.pid}")
     time.sleep(60)
 
@@ -152,13 +153,11 @@ async def dead(job: Job[Any]) -> None:
 
 @app.handler("snooze")
 async def snooze(job: Job[Any]) -> None:
-    import datetime  # noqa: PLC0415
-
     mark(job, "start")
     if job.payload.get("seen") or job.state is not None:
         return
     await job.checkpoint({"seen": True})
-    raise Snooze(datetime.timedelta(0))
+    raise Snooze(timedelta(0))
 
 
 @app.handler("transaction", timeout=20)

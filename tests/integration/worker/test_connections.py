@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
+
 from services.databases import Database
 from services.waiting import eventually
 
@@ -90,7 +91,10 @@ def test_backends_terminated_all_the_time_lose_nothing(
     worker = worker_process(concurrency=8)
     jobs.settings(lease_seconds=10)
     ids = jobs.add_many("transaction", 300)
-    killer = "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE datname = %s AND application_name LIKE 'jobqueue%%'"
+    killer = (
+        "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity"
+        " WHERE datname = %s AND application_name LIKE 'jobqueue%%'"
+    )
     for share in range(1, 6):
         eventually(
             lambda share=share: jobs.value("SELECT count(*) FROM effects") >= share * 40,  # type: ignore[misc]

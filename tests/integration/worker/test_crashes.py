@@ -7,6 +7,7 @@ import signal
 from typing import TYPE_CHECKING
 
 import pytest
+
 from services.waiting import eventually
 from services.workers import alive
 

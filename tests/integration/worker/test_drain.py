@@ -7,6 +7,7 @@ import time
 from typing import TYPE_CHECKING
 
 import pytest
+
 from services.waiting import eventually
 from services.workers import alive
 

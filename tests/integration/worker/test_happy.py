@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
+
 from services.waiting import eventually
 
 if TYPE_CHECKING:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
+
 from jobqueue import queue
 from services.waiting import eventually
 from services.workers import alive
