@@ -49,9 +49,10 @@ class Narrator:
 
     def step(self, name: str, text: str) -> None:
         """Write what happens now."""
-        line = Text(f"{self.elapsed:{TIME - 3}.1f}s  ", style="dim")
+        line = Text()
+        line.append(f"{self.elapsed:{TIME - 3}.1f}s  ", style="dim")
         line.append(f"{name:<{NAME}}", style="bold cyan")
-        line.append(text, style="default")
+        line.append(text)
         self._console.print(line)
 
     def detail(self, text: str) -> None:
@@ -78,15 +79,16 @@ class Narrator:
     def figures(self, rows: Iterable[tuple[str, str, str]]) -> None:
         """Write the summary: name, figure, explanation."""
         for name, figure, text in rows:
-            line = Text(f"  {name:<18}", style="default")
+            line = Text(f"  {name:<18}")
             line.append(f"{figure:>8}", style="bold")
             line.append(f"   {text}", style="dim")
             self._console.print(line)
 
     def verdict(self, verdict: Verdict) -> None:
         """Write one check."""
-        line = Text("  ok      " if verdict.ok else "  FAILED  ", style="green" if verdict.ok else "bold red")
-        line.append(verdict.claim, style="default")
+        line = Text()
+        line.append("  ok      " if verdict.ok else "  FAILED  ", style="green" if verdict.ok else "bold red")
+        line.append(verdict.claim)
         line.append(f": {verdict.detail}", style="dim")
         self._console.print(line)
 

@@ -77,7 +77,11 @@ def _figures(evidence: Evidence, rates: Mapping[str, float]) -> list[tuple[str, 
     counted = check.tally(evidence)
     kinds = Counter(name.kind for name in evidence.enqueued.values())
     why = " · ".join(f"{count:,} {REASONS.get(reason, reason)}" for reason, count in counted.redelivered.most_common())
-    spread = " · ".join(f"{number} for {jobs:,} jobs" for number, jobs in sorted(counted.attempts.items()))
+    spread = " · ".join(f"{number} for {jobs:,}" for number, jobs in sorted(counted.attempts.items()))
+    hashes, compressions = rates["file.hash"], rates["file.compress"]
+    speeds = (
+        f"of the burst; its hashes alone {hashes:,.0f}, its compressions, {evidence.peak} at once, {compressions:,.0f}"
+    )
     return [
         ("jobs", f"{counted.jobs:,}", " · ".join(f"{count:,} {kind}" for kind, count in kinds.most_common())),
         ("lost", f"{counted.lost:,}", "enqueued, and not done or without a result"),
@@ -85,9 +89,5 @@ def _figures(evidence: Evidence, rates: Mapping[str, float]) -> list[tuple[str, 
         ("redelivered", f"{counted.redelivered.total():,}", why),
         ("peak units", f"{evidence.peak}/{evidence.limit}", f"callers at once downstream, for {evidence.slots} slots"),
         ("attempts", f"{sum(k * n for k, n in counted.attempts.items()):,}", spread),
-        (
-            "jobs/s",
-            f"{sum(rates.values()):,.0f}",
-            f"in the burst: {rates['file.hash']:,.0f} hashed · {rates['file.compress']:,.0f} compressed",
-        ),
+        ("jobs/s", f"{rates['all']:,.0f}", speeds),
     ]

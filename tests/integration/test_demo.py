@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import os
+import shutil
+import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import threading
 from dataclasses import replace
 from pathlib import Path
@@ -13,6 +16,7 @@ from typing import TYPE_CHECKING
 
 import downstream
 import inputs
+import psutil
 import pytest
 from check import Attempt, Evidence, Name, Value, judge, recompute, tally
 from inputs import NoInput, gather
@@ -220,3 +224,68 @@ def test_a_caller_that_was_killed_is_no_longer_counted(service: downstream.Downs
         eventually(lambda: service.now == 1, what="the caller is counted")
     eventually(lambda: service.now == 0, what="it is no longer counted")
     assert service.broken == 1
+
+
+@pytest.fixture
+def place() -> Iterator[Path]:
+    """A folder for temporary files whose name is short enough for a socket in it."""
+    folder = Path(tempfile.mkdtemp(prefix="jq-demo-", dir="/tmp"))
+    yield folder
+    for process in below(folder):
+        process.kill()
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+def below(folder: Path) -> list[psutil.Process]:
+    """Processes that know the folder: the demo, the workers, PostgreSQL."""
+    found = []
+    for process in psutil.process_iter():
+        try:
+            known = [*process.cmdline(), *process.environ().values()]
+        except psutil.Error:
+            continue
+        if any(str(folder) in text for text in known) and process.status() != psutil.STATUS_ZOMBIE:
+            found.append(process)
+    return found
+
+
+def start(place: Path, folder: Path) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, str(RUN)],
+        env={**os.environ, "DEMO_DIR": str(folder), "TMPDIR": str(place)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        errors="replace",
+        start_new_session=True,
+    )
+
+
+def test_the_whole_demo_holds_and_leaves_nothing_behind(place: Path, odd_folder: Path) -> None:
+    demo = start(place, odd_folder)
+    said, _ = demo.communicate(timeout=WITHIN)
+    assert demo.returncode == 0, said
+    assert "FAILED" not in said
+    assert "few files, so each is worked on 150 times" in said
+    assert "1 of the chosen are empty files" in said
+    assert "All 11 checks hold" in said.splitlines()[-1]
+    assert list(place.glob("jobqueue-*")) == []
+    assert below(place) == []
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupted_demo_cleans_up(place: Path, odd_folder: Path, number: signal.Signals) -> None:
+    demo = start(place, odd_folder)
+    assert demo.stdout is not None
+    said = ""
+    for line in demo.stdout:
+        said += line
+        if "kill -HUP" in line:
+            break
+    os.killpg(demo.pid, number)  # as a terminal does: everybody in the foreground gets it
+    rest, _ = demo.communicate(timeout=60)
+    assert demo.returncode == 130, said + rest
+    assert "interrupted; everything was stopped" in rest
+    assert "Traceback" not in rest
+    assert list(place.glob("jobqueue-*")) == []
+    assert below(place) == []
