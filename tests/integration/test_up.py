@@ -184,6 +184,7 @@ def test_a_killed_worker_is_replaced_and_its_job_runs_again_long_before_its_leas
     assert process.wait(within=30) == 0, process.text
     assert shop.jobs() == [("done", 2)]
     assert f"{name} died and is started again: killed by signal 9" in process.text
+    assert f"{name} drained" in process.text, "what happens after a recovery is said again"
 
 
 def test_hangup_replaces_every_worker_one_out_one_in(shop: Shop) -> None:

@@ -90,6 +90,7 @@ class Loop:
         facts = observe.facts(snapshot, await self.platform.observe())
         self._plan = plan(self.classes, facts, self._plan, revisions=self.revisions, now=now)
         await self.platform.apply(self._plan)
+        self._listen_again(facts)
         for event in self.platform.events():
             self._tell(event)
             if snapshot is not None:
@@ -139,6 +140,12 @@ class Loop:
         if not any(c.scheduled for c in facts.classes.values()):
             return {}
         return await self._try("looking ahead", self.queue.due_within(finish.SOON)) or {}
+
+    def _listen_again(self, facts: Facts) -> None:
+        """A class whose workers are all ready again has left its last death behind: what happens next is news."""
+        troubled = {w.class_ for w in facts.workers if w.phase is not Phase.READY} | set(self.looping)
+        for class_ in set(self._said) - troubled:
+            del self._said[class_]
 
     def _tell(self, event: Event) -> None:
         details = {"class": event.class_, "worker": event.worker, "what": event.happening.value}
