@@ -12,12 +12,13 @@ from jobqueue.queue import NewJob
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from datetime import datetime
 
     import psycopg
     from inputs import File
 
 CLASSES = {"file.hash": "fast", "file.compress": "slow"}
-JOBS_LEAST = 1200
+JOBS_LEAST = 1000
 """Jobs of the burst: a small folder's files are worked on in several rounds."""
 BATCH = 5000
 """Jobs in one call of enqueue_many."""
@@ -36,8 +37,11 @@ class Load:
     _round: int = 0
     _next: int = 0
 
-    def burst(self, conn: psycopg.Connection[Any]) -> int:
-        """Enqueue one job of each kind a file, in one transaction; for few files, several rounds. Return the rounds."""
+    def burst(self, conn: psycopg.Connection[Any]) -> tuple[int, datetime]:
+        """Enqueue one job of each kind a file, in one transaction; for few files, several rounds.
+
+        Return the rounds, and the database's time just before the commit.
+        """
         rounds = max(1, -(-JOBS_LEAST // (len(CLASSES) * len(self.files))))
         names = [
             Name(kind, round_, number)
@@ -47,8 +51,10 @@ class Load:
         ]
         with conn.transaction():
             self._enqueue(conn, names)
+            row = conn.execute("SELECT clock_timestamp()").fetchone()
+        assert row is not None  # noqa: S101 - for the type checker
         self._round = rounds + 1
-        return rounds
+        return rounds, row[0]
 
     def again(self, conn: psycopg.Connection[Any], most: int = 500) -> int:
         """Enqueue jobs of the burst a second time, as a producer that had no answer does. Return how many were new."""

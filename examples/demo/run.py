@@ -60,6 +60,7 @@ def main() -> int:
 
 
 def _play(narrator: Narrator, interruption: Interruption, found: Input, state: Path) -> int:
+    scenes.introduce(narrator, found)
     with ExitStack() as stack:
         server = EmbeddedPostgres(state / "postgres")
         stack.callback(server.stop)

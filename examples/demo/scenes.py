@@ -89,7 +89,7 @@ class Stage:
         running = sum(entry["in_flight"] for entry in seen.values())
         done = self.one("SELECT count(*) FROM demo.result")
         self.narrator.progress(
-            f"{done:,} done · {running} running · {ready:,} waiting · {self.downstream.now} callers downstream"
+            f"{done:,} done · {running} running · {ready:,} waiting · {self.downstream.now} at the downstream"
         )
 
 
@@ -105,13 +105,18 @@ def play(stage: Stage) -> int:
     return summary.conclude(stage)
 
 
-def begin(stage: Stage) -> None:
-    """Say what the input is; start the workers."""
-    tell, found = stage.narrator, stage.found
+def introduce(tell: Narrator, found: Input) -> None:
+    """Say what the input is."""
     tell.title("A job queue in PostgreSQL, its workers, and what can go wrong")
     tell.step("input", f"{found.folder}: {len(found.files):,} of {found.found:,} files, {found.size / 2**20:.1f} MiB")
     for remark in found.remarks():
         tell.detail(remark)
+    tell.step("database", "an embedded PostgreSQL, in a temporary folder")
+
+
+def begin(stage: Stage) -> None:
+    """Start the workers."""
+    tell = stage.narrator
     stage.conn.execute(TABLES)
     tell.step("start", "$ jobqueue up -f examples/demo/jobqueue.yaml")
     stage.up.start()
@@ -125,16 +130,18 @@ def burst(stage: Stage) -> None:
     """Enqueue everything at once, and the poison job by command; see that work starts."""
     tell = stage.narrator
     began = time.monotonic()
-    rounds = stage.load.burst(stage.conn)
-    committed = stage.one("SELECT clock_timestamp()")
+    rounds, committed = stage.load.burst(stage.conn)
     burst_jobs = len(stage.load.enqueued)
-    tell.step("burst", f"{burst_jobs:,} jobs in one transaction, {time.monotonic() - began:.2f} s: hash, compress")
+    tell.step(
+        "burst",
+        f"{burst_jobs:,} jobs in one transaction, {time.monotonic() - began:.2f} s: each file to hash, and to compress",
+    )
     if rounds > 1:
         tell.detail(f"few files, so each is worked on {rounds:,} times; every round has results of its own")
     stage.until(lambda: stage.one("SELECT min(started_at) FROM jobqueue.jobs") is not None, "a job starts", 15)
     first = stage.one("SELECT min(started_at) FROM jobqueue.jobs")
-    stage.first_start = max((first - committed).total_seconds(), 0.0)
-    tell.detail(f"the first job started {stage.first_start * 1000:,.0f} ms after the commit; polling is every 10 s")
+    stage.first_start = (first - committed).total_seconds()
+    tell.detail(f"the first job started {stage.first_start * 1000:,.0f} ms after the commit; they poll every 10 s")
     stage.poison = _enqueue_poison(stage)
     stage.load.enqueued[stage.poison] = Name("demo.poison", 1, 0)
     tell.step("poison", "$ jobqueue enqueue slow demo.poison '{}' --priority 100")
@@ -147,7 +154,7 @@ def rolling_restart(stage: Stage) -> None:
     """Replace every worker in the middle of the work."""
     tell, up = stage.narrator, stage.up
     stage.trickling = True
-    tell.step("rolling restart", "$ kill -HUP: every worker is replaced, one out, one in, while work arrives")
+    tell.step("rolling restart", "$ kill -HUP: every worker is replaced, one out, one in, while more arrives")
     old = up.workers("started") - up.workers("drained")
     began = stage.one("SELECT clock_timestamp()")
     up.restart_workers()
@@ -235,6 +242,9 @@ def redrive(stage: Stage) -> None:
     row = stage.conn.execute("SELECT attempts, reason FROM jobqueue.jobs WHERE id = %s", [stage.poison]).fetchone()
     stage.poison_died_after, reason = row or (0, "")
     tell.step("dead", f"the poison job {stage.poison} is dead after {stage.poison_died_after} attempts: {reason}")
+    tell.detail(f"$ jobqueue show {stage.poison}")
+    for line in product.run(stage.up.dsn, "show", str(stage.poison)).partition("\n\n")[2].splitlines():
+        tell.detail(line)
     stage.conn.execute("UPDATE demo.poison SET repaired = true")
     tell.step("redrive", f"its cause is repaired; $ jobqueue redrive {stage.poison}")
     product.run(stage.up.dsn, "redrive", str(stage.poison))
