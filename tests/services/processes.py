@@ -112,8 +112,9 @@ class Process:
             os.killpg(self.pid, signal.SIGKILL)
         self._process.wait(_END_WITHIN)
         self._join()
-        for stream in (self._process.stdout, self._process.stderr):
-            if stream is not None:
+        for reader, stream in zip(self._readers, (self._process.stdout, self._process.stderr), strict=True):
+            # Whoever left the group and holds the pipe open would hold us up in close() as well.
+            if stream is not None and not reader.is_alive():
                 stream.close()
 
     def _join(self) -> None:

@@ -156,6 +156,7 @@ def test_each_make_target_exists(target: str) -> None:
     )
     assert dry.returncode == 0, dry.stderr
     assert dry.stdout.strip()
+    assert "Nothing to be done" not in dry.stdout  # a folder of that name, and no rule
 
 
 def test_an_old_python_is_refused_with_a_remedy(tmp_path: Path) -> None:
