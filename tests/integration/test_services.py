@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 import signal
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import psycopg
 import pytest
+from psycopg import pq
 
 from services.waiting import eventually
 
@@ -105,30 +106,26 @@ def test_cut_reply_after_a_statement_with_parameters(proxy: CuttingProxy, empty_
         assert proxy.cuts == 1
 
 
-async def test_cut_reply_after_keeps_the_answers_before_it(proxy: CuttingProxy, empty_database: Database) -> None:
+def test_cut_reply_after_keeps_the_answers_before_it(proxy: CuttingProxy, empty_database: Database) -> None:
     with empty_database.connect() as witness:
         witness.execute("create table t (n int)")
-        async with await psycopg.AsyncConnection.connect(proxy.dsn(empty_database.dsn), autocommit=True) as connection:
-            proxy.cut_reply_after(b"insert into t values (3)")
-            first, error = await _pipelined(connection)
-        assert first == (1,)
-        assert isinstance(error, psycopg.OperationalError)
+        proxy.cut_reply_after(b"insert into t values (3)")
+        # libpq's own pipeline: both requests are sent before the first is answered, and answers come one by one.
+        connection = pq.PGconn.connect(proxy.dsn(empty_database.dsn).encode())
+        connection.enter_pipeline_mode()
+        for request in (b"insert into t select 1 from pg_sleep(0.2) returning n", b"insert into t values (3)"):
+            connection.send_query_params(request, None)
+            connection.pipeline_sync()
+        first, end_of_first, synced, second = (connection.get_result() for _ in range(4))
+        assert first is not None
+        assert first.get_value(0, 0) == b"1"
+        assert end_of_first is None
+        assert synced is not None
+        assert synced.status == pq.ExecStatus.PIPELINE_SYNC
+        assert second is None or second.status == pq.ExecStatus.FATAL_ERROR
+        assert connection.status == pq.ConnStatus.BAD
+        connection.finish()
         assert witness.execute("select n from t order by n").fetchall() == [(1,), (3,)]
-
-
-async def _pipelined(connection: psycopg.AsyncConnection[Any]) -> tuple[object, Exception | None]:
-    """Send two requests before reading the first one's answer; return that answer and the error at the end."""
-    first = None
-    try:
-        async with connection.pipeline() as pipeline:
-            cursor = await connection.execute("insert into t select 1 from pg_sleep(0.2) returning n")
-            await pipeline.sync()
-            await connection.execute("insert into t values (3)")
-            await pipeline.sync()
-            first = await cursor.fetchone()
-    except psycopg.OperationalError as error:
-        return first, error
-    return first, None
 
 
 def test_cut_before_never_reaches_the_server(proxy: CuttingProxy, empty_database: Database) -> None:
