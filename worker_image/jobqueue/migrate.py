@@ -164,6 +164,7 @@ def _apply_once(conn: psycopg.Connection[Any], schema: str, prefix: str) -> list
         _create_roles(conn, prefix)
         owner = sql.Identifier(f"{prefix}_owner")
         conn.execute(sql.SQL("CREATE SCHEMA IF NOT EXISTS {} AUTHORIZATION {}").format(sql.Identifier(schema), owner))
+        _open_schema(conn, schema, f"{prefix}_owner")
         _become(conn, owner)
         conn.execute(
             sql.SQL(
@@ -183,6 +184,15 @@ def _apply_once(conn: psycopg.Connection[Any], schema: str, prefix: str) -> list
                 )
                 done.append(f"{migration.version:04d}_{migration.name}")
     return done
+
+
+def _open_schema(conn: psycopg.Connection[Any], schema: str, owner: str) -> None:
+    """Let the owner create and grant in a schema that was there before, and is somebody else's."""
+    query = "SELECT has_schema_privilege(%s, %s, 'CREATE WITH GRANT OPTION, USAGE WITH GRANT OPTION')"
+    row = conn.execute(query, [owner, schema]).fetchone()
+    if row and not row[0]:
+        grant = sql.SQL("GRANT ALL ON SCHEMA {} TO {} WITH GRANT OPTION")
+        conn.execute(grant.format(sql.Identifier(schema), sql.Identifier(owner)))
 
 
 def _create_roles(conn: psycopg.Connection[Any], prefix: str) -> None:
