@@ -264,12 +264,10 @@ def test_a_bad_manifest_starts_nothing_and_names_every_field(shop: Shop) -> None
     shop.manifest.write_text(MANIFEST.replace("20s", "20 parsecs").replace("min: 2", 'min: "2"'))
     process = shop.up()
     assert process.wait() == 2
+    where = "error: jobqueue.yaml: JobQueue shop: spec.classes[0]"
     assert process.lines == [
-        'jobqueue.yaml: JobQueue shop: spec.classes[0].timeout: "20 parsecs" is not a duration; write e.g. 30s, 2m, 1h',
-        (
-            'jobqueue.yaml: JobQueue shop: spec.classes[0].replicas.min: "2" is not a whole number; write e.g. 16, '
-            "without quotes"
-        ),
+        f'{where}.timeout: "20 parsecs" is not a duration; write e.g. 30s, 2m, 1h',
+        f'{where}.replicas.min: "2" is not a whole number; write e.g. 16, without quotes',
     ]
     assert not (shop.folder / ".jobqueue").exists()
 

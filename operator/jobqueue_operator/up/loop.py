@@ -142,7 +142,7 @@ class Loop:
         return await self._try("looking ahead", self.queue.due_within(finish.SOON)) or {}
 
     def _listen_again(self, facts: Facts) -> None:
-        """A class whose workers are all ready again has left its last death behind: what happens next is news."""
+        """Leave the last death of a class behind once its workers are all ready again: what happens next is news."""
         troubled = {w.class_ for w in facts.workers if w.phase is not Phase.READY} | set(self.looping)
         for class_ in set(self._said) - troubled:
             del self._said[class_]

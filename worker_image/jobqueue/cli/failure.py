@@ -12,6 +12,7 @@ from jobqueue.errors import (
     ConfigurationError,
     InvalidInput,
     JobQueueError,
+    QueueError,
     SchemaError,
     UnknownClass,
     UnknownDownstream,
@@ -42,7 +43,8 @@ def report(error: Exception, *, as_json: bool) -> int:  # noqa: PLR0911 - one a 
         status = WRONG if isinstance(error, _OURS_TO_MEND) else FAILED
         message, hint = str(error), None
         # The database's hint comes in brackets behind its message.
-        if found := re.fullmatch(r"(.*) \((\w[^()]*)\)", message, re.DOTALL):
+        found = re.fullmatch(r"(.*) \((\w[^()]*)\)", message, re.DOTALL) if isinstance(error, QueueError) else None
+        if found:
             message, hint = found[1], found[2]
         return _say(message, hint, status, as_json=as_json)
     if hasattr(error, "format_message"):  # usage, as the parser says it
