@@ -79,9 +79,9 @@ def test_a_member_of_the_password_group_needs_its_password(pg: Server, empty_dat
     with pg.admin() as connection:
         connection.execute("create role needs_password")
         connection.execute("create role guarded login password 'right' in role needs_password")
-    psycopg.connect(empty_database.as_user("guarded", password="right")).close()  # noqa: S106
+    psycopg.connect(empty_database.as_user("guarded", password="right")).close()
     with pytest.raises(psycopg.OperationalError, match="password authentication failed"):
-        psycopg.connect(empty_database.as_user("guarded", password="wrong"))  # noqa: S106
+        psycopg.connect(empty_database.as_user("guarded", password="wrong"))
 
 
 def test_cut_reply_after_commits_and_tells_nobody(proxy: CuttingProxy, empty_database: Database) -> None:
