@@ -25,7 +25,7 @@ from jobqueue.errors import InvalidInput, from_database
 from jobqueue.migrate import DEFAULT_SCHEMA
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping, Sequence
+    from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -212,6 +212,54 @@ async def _run_async(conn: psycopg.AsyncConnection[Any], call: Call[T]) -> T:
     return call.read(rows)
 
 
+def _numbers(values: Iterable[int]) -> str:
+    """Return the literal of a bigint[]. psycopg's own takes five times as long, an eighth of a whole drain."""
+    return "{" + ",".join(map(str, values)) + "}"
+
+
+def _claimed(rows: list[Row]) -> list[Claimed]:
+    return [
+        Claimed(
+            id_,
+            class_,
+            kind,
+            version,
+            json_payload.decode(payload),
+            attempt,
+            max_attempts,
+            token,
+            until,
+            correlation_id,
+            actor_id,
+            tenant,
+            trace and json_payload.decode(trace),
+            state and json_payload.decode(state),
+            enqueued_at,
+            due_at,
+            suspect,
+        )
+        for (
+            id_,
+            class_,
+            kind,
+            version,
+            payload,
+            attempt,
+            max_attempts,
+            token,
+            until,
+            correlation_id,
+            actor_id,
+            tenant,
+            trace,
+            state,
+            enqueued_at,
+            due_at,
+            suspect,
+        ) in rows
+    ]
+
+
 def _one(rows: list[Row]) -> Any:
     return rows[0][0]
 
@@ -387,9 +435,11 @@ def claim(
     names = None if kinds is None else [k for k, _ in kinds]
     versions = None if kinds is None else [v for _, v in kinds]
     return Call(
-        "SELECT * FROM {schema}.claim(%s,%s,%s,%s,%s::interval,%s::text[],%s::int[],%s::timestamptz)",
+        "SELECT id, job_class, kind, version, payload::text, attempt, max_attempts, token, leased_until,"
+        " correlation_id, actor_id, tenant, trace_context::text, checkpoint::text, enqueued_at, due_at, suspect"
+        " FROM {schema}.claim(%s,%s,%s,%s,%s::interval,%s::text[],%s::int[],%s::timestamptz)",
         (class_, worker, request, max_jobs, lease, names, versions, floor),
-        lambda rows: [Claimed._make(row) for row in rows],
+        _claimed,
         schema,
     )
 
@@ -397,7 +447,7 @@ def claim(
 @Verb
 def recover(worker: int, request: int, known: Sequence[int], *, schema: str = DEFAULT_SCHEMA) -> Call[int]:
     """After a lost connection: fence claims up to `request`, give back (refunded) leases with tokens not `known`."""
-    return Call("SELECT {schema}.recover(%s,%s,%s::bigint[])", (worker, request, list(known)), _one, schema)
+    return Call("SELECT {schema}.recover(%s,%s,%s::bigint[])", (worker, request, _numbers(known)), _one, schema)
 
 
 @Verb
@@ -412,7 +462,7 @@ def extend(
     """Renew leases (for `lease`, or the class's) from now on; each row answers for itself."""
     return Call(
         "SELECT id, leased_until, cancel, result FROM {schema}.extend(%s,%s::bigint[],%s::bigint[],%s::interval)",
-        (worker, list(ids), list(tokens), lease),
+        (worker, _numbers(ids), _numbers(tokens), lease),
         lambda rows: [Extended._make(row) for row in rows],
         schema,
     )
@@ -440,7 +490,7 @@ def complete_many(ids: Sequence[int], tokens: Sequence[int], *, schema: str = DE
     """Acknowledge a batch; each row answers done, already or stale, and a stale one affects no other."""
     return Call(
         "SELECT id, result FROM {schema}.complete_many(%s::bigint[],%s::bigint[])",
-        (list(ids), list(tokens)),
+        (_numbers(ids), _numbers(tokens)),
         lambda rows: [Acked._make(row) for row in rows],
         schema,
     )
@@ -490,8 +540,8 @@ def fail_many(
         "SELECT id, result, run_after FROM {schema}.fail_many("
         "%s::bigint[],%s::bigint[],%s::text[],%s::text[],%s::interval[],%s::text[])",
         (
-            list(ids),
-            list(tokens),
+            _numbers(ids),
+            _numbers(tokens),
             [json_payload.sanitise(e) for e in errors],
             list(outcomes),
             list(retry_afters),
@@ -515,7 +565,7 @@ def release_many(
     """Give a batch back; each row answers released, spent, dead, cancelled, already or stale."""
     return Call(
         "SELECT id, result FROM {schema}.release_many(%s::bigint[],%s::bigint[],%s)",
-        (list(ids), list(tokens), json_payload.sanitise(reason)),
+        (_numbers(ids), _numbers(tokens), json_payload.sanitise(reason)),
         lambda rows: [Acked._make(row) for row in rows],
         schema,
     )
@@ -534,7 +584,7 @@ def snooze_many(
     """Put a batch off; each row answers snoozed, spent, dead, cancelled, already or stale."""
     return Call(
         "SELECT id, result FROM {schema}.snooze_many(%s::bigint[],%s::bigint[],%s::timestamptz[])",
-        (list(ids), list(tokens), [_aware(u, "until") for u in untils]),
+        (_numbers(ids), _numbers(tokens), [_aware(u, "until") for u in untils]),
         lambda rows: [Acked._make(row) for row in rows],
         schema,
     )
@@ -613,7 +663,7 @@ def redrive(
     """Bring ended jobs back with a fresh budget, due within `spread`; rows answer redriven or skipped: why."""
     return Call(
         "SELECT id, result FROM {schema}.redrive(%s::bigint[],%s::interval,%s)",
-        (list(ids), spread, force),
+        (_numbers(ids), spread, force),
         lambda rows: [Acked._make(row) for row in rows],
         schema,
     )
@@ -655,7 +705,7 @@ def redrive_where(
 @Verb
 def redact(ids: Sequence[int], *, schema: str = DEFAULT_SCHEMA) -> Call[int]:
     """Remove payload, trace context, checkpoint and errors of ended jobs, for good. NotRedrivable on live ones."""
-    return Call("SELECT {schema}.redact(%s::bigint[])", (list(ids),), _one, schema)
+    return Call("SELECT {schema}.redact(%s::bigint[])", (_numbers(ids),), _one, schema)
 
 
 # --- operators ---
@@ -701,7 +751,7 @@ def retire_worker(epoch: int | None, workers: Sequence[int], *, schema: str = DE
     """Fence workers for scale-in; returns jobs in flight by worker, which can only fall from now on."""
     return Call(
         "SELECT worker, in_flight FROM {schema}.retire_worker(%s,%s::bigint[])",
-        (epoch, list(workers)),
+        (epoch, _numbers(workers)),
         lambda rows: {row[0]: row[1] for row in rows},
         schema,
     )
@@ -712,7 +762,7 @@ def unretire_worker(epoch: int | None, workers: Sequence[int], *, schema: str = 
     """Take retired workers back; returns those that were."""
     return Call(
         "SELECT * FROM {schema}.unretire_worker(%s,%s::bigint[])",
-        (epoch, list(workers)),
+        (epoch, _numbers(workers)),
         lambda rows: [r[0] for r in rows],
         schema,
     )

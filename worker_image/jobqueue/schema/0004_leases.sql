@@ -97,7 +97,8 @@ AS $$
 DECLARE
   finished  bigint[];
   late      boolean;
-  freed     jsonb;
+  classes   smallint[];
+  freed     integer[];
   f         record;
   patient   boolean := false;
 BEGIN
@@ -117,9 +118,8 @@ BEGIN
         INSERT INTO __SCHEMA__.outcome (id, token, worker_id, started_at, finished_at, class_id, attempts, refunds, budget, status)
         SELECT g.id, g.token, g.worker_id, g.started_at, clock_timestamp(), g.class_id, g.attempts, g.refunds, g.budget, 'd' FROM gone g
       )
-      SELECT array_agg(g.id), bool_or(g.late),
-             jsonb_agg(DISTINCT jsonb_build_array(g.class_id, g.key_hash)) FILTER (WHERE g.key_hash <> 0)
-        INTO finished, late, freed FROM gone g;
+      SELECT array_agg(g.id), bool_or(g.late), array_agg(g.class_id) FILTER (WHERE g.key_hash <> 0), array_agg(g.key_hash) FILTER (WHERE g.key_hash <> 0)
+        INTO finished, late, classes, freed FROM gone g;
       -- A row lock that was waited for may have outlived the lease: undo, and read the clock under the locks.
       IF late AND NOT patient THEN RAISE EXCEPTION USING ERRCODE = 'JQ900', MESSAGE = 'a lease ended while its row was waited for'; END IF;
       EXIT;
@@ -128,8 +128,8 @@ BEGIN
     END;
   END LOOP;
   IF freed IS NOT NULL THEN
-    FOR f IN SELECT (x->>0)::smallint AS class_id, (x->>1)::integer AS key_hash FROM jsonb_array_elements(freed) AS x LOOP
-      PERFORM __SCHEMA__.unpark(f.class_id, f.key_hash, 1);
+    FOR f IN SELECT x.class_id, x.key_hash, count(*)::integer AS n FROM unnest(classes, freed) AS x(class_id, key_hash) GROUP BY 1, 2 ORDER BY 1, 2 LOOP
+      PERFORM __SCHEMA__.unpark(f.class_id, f.key_hash, f.n);
     END LOOP;
   END IF;
   IF cardinality(finished) = cardinality(ids) THEN
