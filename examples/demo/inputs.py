@@ -55,7 +55,6 @@ class Input:
     folder: Path
     files: list[File] = field(default_factory=list)
     found: int = 0
-    found_bytes: int = 0
     empty: int = 0
     unreadable: list[str] = field(default_factory=list)
     too_large: int = 0
@@ -129,7 +128,6 @@ def _look(found: Input, skip: set[str]) -> list[File]:
             if not stat.S_ISREG(about.st_mode):
                 continue
             found.found += 1
-            found.found_bytes += about.st_size
             if about.st_size > FILE_MOST:
                 found.too_large += 1
             else:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from services.processes import Process
 
 README = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
-BLOCKS = re.findall(r"```(\w+)\n(.*?)```", README, re.DOTALL)
+BLOCKS: list[tuple[str, str]] = re.findall(r"```(\w+)\n(.*?)```", README, re.DOTALL)
 
 
 def _block(language: str) -> str:

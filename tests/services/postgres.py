@@ -129,10 +129,6 @@ class Server:
             **({"sslmode": "disable", "gssencmode": "disable"} | parameters),
         )
 
-    def socket_dsn(self, dbname: str = "postgres", *, user: str = SUPERUSER) -> str:
-        """Return a DSN over the unix socket."""
-        return psycopg.conninfo.make_conninfo(host=str(self.folder), port=self.port, dbname=dbname, user=user)
-
     def admin(self, dbname: str = "postgres") -> psycopg.Connection[tuple[object, ...]]:
         """Open a superuser's connection in autocommit."""
         return psycopg.connect(self.dsn(dbname, application_name="test-admin"), autocommit=True)

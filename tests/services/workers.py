@@ -50,7 +50,6 @@ class Worker:
         env["TEST_DSN"] = database.direct
         env["PYTHONPATH"] = os.pathsep.join([str(app_folder), *sys.path[1:]])
         self.process = run(sys.executable, "-m", "jobqueue.worker", env=env, cwd=folder)
-        self._runners = 0
 
     # --- looking ---
 

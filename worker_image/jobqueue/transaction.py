@@ -26,8 +26,6 @@ __all__ = ["AsyncScope", "Lease", "SyncScope", "Transaction"]
 C = TypeVar("C", bound="psycopg.AsyncConnection[Any] | psycopg.Connection[Any]")
 R = TypeVar("R")
 
-Steps = "Generator[Any, Any, R]"
-
 RECHECK_PAUSE = 0.2  # seconds between two tries to learn whether a COMMIT went through
 
 # Lowered, never raised: a setting of 0 means none. `current_setting` shows a unit that interval understands.

@@ -81,7 +81,6 @@ class Claims:
         self._permitted = asyncio.Event()
         self._stopping = False
         self._resting = False
-        self.last_claim = now()
 
     def permit(self, *, allowed: bool) -> None:
         """Claim from now on, or no longer."""
@@ -171,7 +170,6 @@ class Claims:
             schema=self._schema,
         )
         took = now() - sent
-        self.last_claim = sent
         self._claim_seconds += 0.2 * (took - self._claim_seconds)
         if full:
             self._full_at, self._full_took = sent, took
