@@ -168,3 +168,19 @@ def test_its_names_are_taken_at_registration() -> None:
     registry = registered()
     with pytest.raises(ValueError, match="jobqueue_ready_jobs"):
         registry.register(SnapshotCollector(lambda: ()))
+
+
+def test_a_sample_never_misses_the_only_due_job(database: Database) -> None:
+    with database.connect() as connection:
+        queue.set_class(connection, None, "email", {})
+        connection.execute(
+            "INSERT INTO jobqueue.ready (id, run_after, lane, kind_version, class_id, priority, tenant_hash, key_hash,"
+            " attempts, refunds, budget) SELECT -n, now() + interval '1 day', 0, 1, c.id, 0, 0, 0, 0, 0, 0"
+            " FROM generate_series(1, 120000) n, jobqueue.class c WHERE c.name = 'email'"
+        )
+        queue.enqueue(connection, "email", "hello", {})
+        email = decode(queue.snapshot(connection)).find("email")
+    assert email is not None
+    assert email.estimated
+    assert email.ready >= 1
+    assert email.oldest_age_seconds > 0

@@ -124,7 +124,8 @@ BEGIN
         'timeout', extract(epoch FROM c.timeout), 'max_attempts', c.max_attempts, 'concurrency', c.concurrency,
         'downstream', d.name, 'units_per_job', c.units_per_job, 'units_per_pod', c.units_per_pod,
         'dead_retention', extract(epoch FROM c.dead_retention), 'estimated', estimated,
-        'ready', COALESCE((waiting->c.id::text->>'ready')::bigint, 0) + COALESCE((running->c.id::text->>'expired')::bigint, 0),
+        -- A sample may miss the few that are due; the oldest is looked up and cannot be missed.
+        'ready', GREATEST(COALESCE((waiting->c.id::text->>'ready')::bigint, 0), (oldest ? c.id::text)::integer) + COALESCE((running->c.id::text->>'expired')::bigint, 0),
         'scheduled', COALESCE((waiting->c.id::text->>'scheduled')::bigint, 0),
         'blocked', jsonb_build_object('unsupported', COALESCE((waiting->c.id::text->>'blocked_unsupported')::bigint, 0),
                                       'key', COALESCE((waiting->c.id::text->>'blocked_key')::bigint, 0),
