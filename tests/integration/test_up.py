@@ -7,6 +7,7 @@ import os
 import pty
 import signal
 import sys
+import tempfile
 from typing import TYPE_CHECKING, Any
 
 import psutil
@@ -17,7 +18,7 @@ from jobqueue import queue
 from services.waiting import eventually
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from services.databases import Database
@@ -319,13 +320,20 @@ def test_workers_of_a_killed_up_are_drained_by_the_next(shop: Shop) -> None:
         assert not psutil.pid_exists(pid)
 
 
+@pytest.fixture
+def open_folder() -> Iterator[str]:
+    """A folder that the server's own user may enter; pytest's are closed to it again by the next pytest that runs."""
+    with tempfile.TemporaryDirectory(prefix="jobqueue-up-") as folder:
+        yield folder
+
+
 @pytest.mark.timeout(180)
 def test_without_a_dsn_it_brings_its_own_database_and_keeps_the_data(
-    shop: Shop, monkeypatch: pytest.MonkeyPatch
+    shop: Shop, open_folder: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in [n for n in os.environ if n.startswith(("JOBQUEUE_DSN", "PG"))]:
         monkeypatch.delenv(name)
-    first = shop.up(dsn=None)
+    first = shop.up("--state-dir", open_folder, dsn=None)
     dsn = json.loads(first.wait_for_line('"dsn"', within=60).string)["dsn"]
     ready(first)
     with psycopg.connect(dsn, autocommit=True) as connection:
@@ -333,6 +341,6 @@ def test_without_a_dsn_it_brings_its_own_database_and_keeps_the_data(
     eventually(shop.notes, within=30)
     first.signal(signal.SIGTERM)
     assert first.wait(within=60) == 0, first.text
-    second = shop.up("--until-empty", dsn=None)
+    second = shop.up("--until-empty", "--state-dir", open_folder, dsn=None)
     assert second.wait(within=60) == 0, second.text
     assert ticks(second)[-1]["done"] == 1

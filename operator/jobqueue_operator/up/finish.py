@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 SOON = 60.0
 """Seconds: `--until-empty` waits for a job that is due within this, not for a later one."""
-STUCK_AFTER = 15.0
+STUCK_AFTER = 5.0
 """Seconds that all that is left must be jobs nobody here can run, before that is an answer."""
 
 
