@@ -248,15 +248,16 @@ def read_attempts(conn: psycopg.Connection[Any]) -> list[Attempt]:
     return [Attempt(*row) for row in rows]
 
 
-def read_rates(conn: psycopg.Connection[Any]) -> dict[str, float]:
-    """Return jobs done a second: of the burst by kind, and all together under the name `all`.
+def read_rates(conn: psycopg.Connection[Any], rounds: int) -> dict[str, float]:
+    """Return jobs done a second: of the burst, which had so many rounds, by kind; and together under the name `all`.
 
     From the first start to the last end of those that are counted, with whatever went wrong in between.
     """
     rows = conn.execute(
         "SELECT coalesce(kind, 'all'),"
         "  count(*) / greatest(extract(epoch FROM max(finished_at) - min(started_at)), 0.001)::float8"
-        " FROM jobqueue.jobs WHERE status = 'done' AND (payload->>'round' = '1' OR kind = 'demo.poison')"
-        " GROUP BY GROUPING SETS ((kind), ())"
+        " FROM jobqueue.jobs WHERE status = 'done' AND (payload->>'round')::int <= %s"
+        " GROUP BY GROUPING SETS ((kind), ())",
+        [rounds],
     ).fetchall()
     return {"file.hash": 0.0, "file.compress": 0.0, "all": 0.0, **dict(rows)}

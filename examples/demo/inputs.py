@@ -83,6 +83,11 @@ class Input:
         return lines
 
 
+def readable(size: int) -> str:
+    """Write a number of bytes for people."""
+    return f"{size / 2**20:.1f} MiB" if size >= 2**20 else f"{-(-size // 1024):,} KiB"
+
+
 def path_of(uri: str) -> Path:
     """Return the path that a file URI names, with the very bytes of its name."""
     return Path(os.fsdecode(unquote_to_bytes(uri.removeprefix("file://"))))

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+import inputs
 import product
 import summary
 from check import Name
@@ -50,6 +51,7 @@ class Stage:
     downstream: Downstream
     load: Load
     trickling: bool = False
+    rounds: int = 1
     poison: int = 0
     poison_died_after: int = 0
     first_start: float = 0.0
@@ -108,7 +110,7 @@ def play(stage: Stage) -> int:
 def introduce(tell: Narrator, found: Input) -> None:
     """Say what the input is."""
     tell.title("A job queue in PostgreSQL, its workers, and what can go wrong")
-    tell.step("input", f"{found.folder}: {len(found.files):,} of {found.found:,} files, {found.size / 2**20:.1f} MiB")
+    tell.step("input", f"{found.folder}: {len(found.files):,} of {found.found:,} files, {inputs.readable(found.size)}")
     for remark in found.remarks():
         tell.detail(remark)
     tell.step("database", "an embedded PostgreSQL, in a temporary folder")
@@ -130,14 +132,14 @@ def burst(stage: Stage) -> None:
     """Enqueue everything at once, and the poison job by command; see that work starts."""
     tell = stage.narrator
     began = time.monotonic()
-    rounds, committed = stage.load.burst(stage.conn)
+    stage.rounds, committed = stage.load.burst(stage.conn)
     burst_jobs = len(stage.load.enqueued)
     tell.step(
         "burst",
         f"{burst_jobs:,} jobs in one transaction, {time.monotonic() - began:.2f} s: each file to hash, and to compress",
     )
-    if rounds > 1:
-        tell.detail(f"few files, so each is worked on {rounds:,} times; every round has results of its own")
+    if stage.rounds > 1:
+        tell.detail(f"few files, so each is worked on {stage.rounds:,} times; every round has results of its own")
     stage.until(lambda: stage.one("SELECT min(started_at) FROM jobqueue.jobs") is not None, "a job starts", 15)
     first = stage.one("SELECT min(started_at) FROM jobqueue.jobs")
     stage.first_start = (first - committed).total_seconds()

@@ -49,7 +49,7 @@ def conclude(stage: Stage) -> int:
         registered=stage.one("SELECT count(*) FROM jobqueue.workers"),
     )
     tell.title("Summary")
-    tell.figures(_figures(evidence, check.read_rates(stage.conn)))
+    tell.figures(_figures(evidence, check.read_rates(stage.conn, stage.rounds)))
     tell.title("Checks")
     verdicts = check.judge(evidence)
     for verdict in verdicts:
