@@ -1,6 +1,6 @@
 """Where the database is, and connections to it.
 
-In this order: an explicit DSN, JOBQUEUE_DSN, a folder of files (`--dsn-dir` or JOBQUEUE_DSN_DIR), libpq's own
+In this order: what is given explicitly (a DSN, or a folder of files), JOBQUEUE_DSN, JOBQUEUE_DSN_DIR, libpq's own
 variables. The files are read again at every connect, so that rotated credentials need no restart. A DSN is only ever
 handed to libpq, never taken apart here.
 """
@@ -8,11 +8,13 @@ handed to libpq, never taken apart here.
 from __future__ import annotations
 
 import os
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import psycopg
+from psycopg import pq
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from jobqueue.errors import ConfigurationError, ConnectionFailed
@@ -21,7 +23,27 @@ __all__ = ["ConnInfo", "open_async", "open_sync", "resolve"]
 
 FILES = ("host", "port", "dbname", "user", "password", "sslmode", "sslrootcert")
 CONNECT_TIMEOUT = 10  # seconds an address; a DSN may say otherwise
-_REFUSALS = ("authentication", "password", "does not exist", "no pg_hba.conf entry", "not permitted to log in")
+# Any of libpq's variables that says where a database is; without one its default would be whatever runs here.
+_LIBPQ = ("PGHOST", "PGHOSTADDR", "PGPORT", "PGDATABASE", "PGUSER", "PGSERVICE")
+_WAYS = "give --dsn, JOBQUEUE_DSN, --dsn-dir, JOBQUEUE_DSN_DIR, or libpq's PGHOST, PGDATABASE, …"
+# libpq tells no SQLSTATE of a connection that failed. The first words found say what to do; waiting mends none of it.
+_REFUSALS = {
+    "authentication": "check user and password",
+    "password": "check user and password",
+    "role ": "check the user, or create it",
+    "no such user": "check the user, or tell the pooler of it",
+    "root certificate file": "check sslrootcert",
+    "certificate": "check sslmode and sslrootcert",
+    "SSL": "check sslmode",
+    "no pg_hba.conf entry": "let this host, user and database in by pg_hba.conf",
+    "not permitted to log in": "give the user LOGIN, or take another one",
+    "permission denied": "grant the user CONNECT on the database",
+    "does not exist": "check dbname, or create the database",
+    "no such database": "check dbname, or tell the pooler of it",
+    "invalid ": "check the DSN",
+    "could not match": "check the DSN",
+    "unsupported startup parameter": "have the pooler ignore it, or leave it out",
+}
 # No prepared statements: a pooler in transaction mode gives the next statement another session.
 _OPTIONS: dict[str, Any] = {"autocommit": True, "prepare_threshold": None}
 # A peer that vanished without a word is noticed after about 30 s.
@@ -37,13 +59,19 @@ class ConnInfo:
 
     def conninfo(self) -> str:
         """Return libpq's connection string, files read anew. It holds the password: never log it."""
-        defaults: dict[str, Any] = {"connect_timeout": CONNECT_TIMEOUT, **_KEEPALIVE}
+        defaults: dict[str, Any] = dict(_KEEPALIVE)
+        if not os.environ.get("PGCONNECT_TIMEOUT"):
+            defaults["connect_timeout"] = CONNECT_TIMEOUT
         if self.directory is not None:
             return make_conninfo("", **defaults, **_read(self.directory))
         try:
             given = conninfo_to_dict(self.dsn or "")
         except psycopg.ProgrammingError as error:
-            raise ConfigurationError(f"dsn: libpq cannot read it ({type(error).__name__})") from None
+            # Nothing of libpq's message: it may quote what it stumbled on, and that may be the password.
+            raise ConfigurationError(
+                f"dsn: libpq cannot read it ({type(error).__name__}); write postgresql://user@host:5432/dbname or "
+                "host=… dbname=… user=…; in a URL write @ : / % of a password as %40 %3A %2F %25, or use --dsn-dir"
+            ) from None
         return make_conninfo(self.dsn or "", **{key: value for key, value in defaults.items() if key not in given})
 
     def __repr__(self) -> str:
@@ -51,11 +79,13 @@ class ConnInfo:
 
 
 def resolve(dsn: str | None = None, *, directory: Path | None = None) -> ConnInfo:
-    """Find the database. Raises ConfigurationError when what is given cannot be read."""
-    dsn = dsn or (None if directory is not None else os.environ.get("JOBQUEUE_DSN"))
-    if dsn is None and directory is None and (named := os.environ.get("JOBQUEUE_DSN_DIR")):
-        directory = Path(named)
-    info = ConnInfo(dsn, None if dsn is not None else directory)
+    """Find the database. Raises ConfigurationError when nothing says where it is, or what does cannot be read."""
+    if not dsn and directory is None:
+        dsn, named = os.environ.get("JOBQUEUE_DSN"), os.environ.get("JOBQUEUE_DSN_DIR")
+        directory = Path(named) if named else None
+    if not dsn and directory is None and not any(os.environ.get(name) for name in _LIBPQ):
+        raise ConfigurationError(f"nothing says where the database is; {_WAYS}")
+    info = ConnInfo(dsn or None, None if dsn else directory)
     info.conninfo()
     return info
 
@@ -65,7 +95,7 @@ async def open_async(info: ConnInfo, **options: Any) -> psycopg.AsyncConnection[
     conninfo = info.conninfo()
     try:
         return await psycopg.AsyncConnection.connect(conninfo, **_OPTIONS | options)
-    except psycopg.OperationalError as error:
+    except (psycopg.Error, UnicodeError) as error:
         raise _failure(error, conninfo) from None
 
 
@@ -74,7 +104,7 @@ def open_sync(info: ConnInfo, **options: Any) -> psycopg.Connection[Any]:
     conninfo = info.conninfo()
     try:
         return psycopg.connect(conninfo, **_OPTIONS | options)
-    except psycopg.OperationalError as error:
+    except (psycopg.Error, UnicodeError) as error:
         raise _failure(error, conninfo) from None
 
 
@@ -84,29 +114,41 @@ def _read(directory: Path) -> dict[str, str]:
         path = directory / name
         try:
             if path.is_file():
-                found[name] = str(path) if name == "sslrootcert" else path.read_text().rstrip("\r\n")
+                found[name] = str(path) if name == "sslrootcert" else path.read_text("utf-8").rstrip("\r\n")
         except OSError as error:
             raise ConfigurationError(f"dsn-dir: cannot read {path}: {error.strerror}") from None
+        except UnicodeDecodeError:
+            raise ConfigurationError(f"dsn-dir: {path} is not UTF-8 text") from None
+        if "\0" in found.get(name, ""):
+            raise ConfigurationError(f"dsn-dir: {path} contains a NUL")
     if "host" not in found and "dbname" not in found:
         raise ConfigurationError(f"dsn-dir: {directory} holds none of the files {', '.join(FILES)}")
     return found
 
 
-def _failure(error: psycopg.Error, conninfo: str) -> ConnectionFailed:
+def _failure(error: Exception, conninfo: str) -> ConnectionFailed:
     """Say what went wrong, where, and what to do, in one line."""
-    given = conninfo_to_dict(conninfo)
+    given = _effective(conninfo)
     said = [line.strip() for line in str(error).splitlines() if line.strip()] or [type(error).__name__]
     # With several addresses libpq says a line for each, and puts a question below; the last that is none counts.
     what = next((line for line in reversed(said) if not line.endswith("?")), said[0])
     for marker in ("FATAL:", "failed:", "error:"):
         what = what.rsplit(marker, 1)[-1].strip()
-    password = given.get("password")
-    if password:
-        what = what.replace(str(password), "…")
-    fatal = any(word in what for word in _REFUSALS)
-    remedy = "check user and password" if "authentication" in what or "password" in what else "check the DSN"
-    where = (
-        ", ".join(f"{key} {given[key]}" for key in ("host", "port", "dbname", "user") if given.get(key) is not None)
-        or "libpq's defaults; give --dsn, JOBQUEUE_DSN, --dsn-dir or libpq's PGHOST, PGDATABASE, …"
+    if password := given.get("password"):
+        what = what.replace(password, "…")
+    # Names are quoted, and might hold any of these words.
+    bare = re.sub(r""""[^"]*"|'[^']*'""", "", what)
+    remedy = next((remedy for words, remedy in _REFUSALS.items() if words in bare), None)
+    if remedy is None and not isinstance(error, psycopg.OperationalError):
+        remedy = "check the DSN"
+    where = ", ".join(f"{key} {given[key]}" for key in ("host", "port", "dbname", "user") if key in given)
+    return ConnectionFailed(
+        f"database ({where}): {what}; {remedy or 'is PostgreSQL running there, and can it be reached from here?'}",
+        retry_helps=remedy is None,
     )
-    return ConnectionFailed(f"database ({where}): {what}" + (f"; {remedy}" if fatal else ""))
+
+
+def _effective(conninfo: str) -> dict[str, str]:
+    """Return what libpq goes by: what was given, over its variables, its service file and its defaults."""
+    fallback = {o.keyword.decode(): o.val.decode(errors="replace") for o in pq.Conninfo.get_defaults() if o.val}
+    return fallback | {key: str(value) for key, value in conninfo_to_dict(conninfo).items() if value}

@@ -37,7 +37,14 @@ class ConfigurationError(JobQueueError):
 
 
 class ConnectionFailed(JobQueueError):  # noqa: N818 - reads as a fact in a log line, like every outcome here
-    """The database cannot be reached, or it refused the login."""
+    """The database cannot be reached, or it refused the login.
+
+    `retry_helps`: whether waiting may mend it. False when the login was refused, or the database does not exist.
+    """
+
+    def __init__(self, message: str = "", *, retry_helps: bool = True) -> None:
+        super().__init__(message)
+        self.retry_helps = retry_helps
 
 
 class SchemaError(JobQueueError):

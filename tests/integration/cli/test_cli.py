@@ -183,7 +183,7 @@ def test_a_bad_line_is_named(cli: Cli, line: str, says: str) -> None:
         (["redrive", "--all", "--status", "done"], 1, "done jobs are redriven only by force"),
         (["list", "--status", "lost"], 2, "--status"),
         (["worker"], 2, "app: Field required"),
-        (["stats", "--dsn", "host=/nowhere password=canary"], 1, "error: database (host /nowhere): No such file"),
+        (["stats", "--dsn", "host=/nowhere password=canary"], 1, "error: database (host /nowhere, port 5432, "),
         (["stats", "--schema", "other"], 2, "run: jobqueue migrate --schema other"),
         (["stats", "--dsn-dir", "/nonexistent"], 2, "holds none of the files"),
         (["drain", "--socket", "/nonexistent"], 1, "no worker listens"),

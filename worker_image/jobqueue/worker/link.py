@@ -34,18 +34,6 @@ RETRYABLE = (
     psycopg.errors.QueryCanceled,
 )
 
-# libpq tells no SQLSTATE of a connection that failed.
-_PERMANENT = (
-    "password authentication failed",
-    "no password supplied",
-    "no pg_hba.conf entry",
-    "does not exist",
-    "is not permitted to log in",
-    "invalid connection option",
-    "invalid port number",
-    "could not translate host name",
-)
-
 
 class LinkDownError(Exception):
     """The connection was lost during a call: whether the statement was carried out is not known."""
@@ -164,12 +152,7 @@ def cut(connection: psycopg.AsyncConnection[Any]) -> None:
 
 def permanent(error: BaseException) -> bool:
     """Whether a failed connection is a matter of settings: a wrong password, user or database name."""
-    cause = error.__cause__ if isinstance(error.__cause__, psycopg.Error) else error
-    state = getattr(cause, "sqlstate", None) or ""
-    if state.startswith("28") or state == "3D000":
-        return True
-    text = f"{error} {cause}"
-    return any(words in text for words in _PERMANENT)
+    return isinstance(error, ConnectionFailed) and not error.retry_helps
 
 
 def first_line(error: BaseException) -> str:
