@@ -78,15 +78,15 @@ END
 $$;
 
 -- The end of a claim that found no lease: 'already' when this very token ended the job or the attempt that way before. A
--- loss was nobody's answer: the first word about it comes too late, and is stale.
+-- loss that the sweep declared was nobody's answer (its error says nothing else): the first word about it is stale.
 CREATE FUNCTION __SCHEMA__.ended_already(id bigint, token bigint, as_outcomes text[]) RETURNS boolean
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp
 AS $$
   SELECT EXISTS (SELECT FROM __SCHEMA__.outcome o WHERE o.id = ended_already.id AND o.token = ended_already.token
-                    AND o.reason IS DISTINCT FROM 'worker lost'
+                    AND (o.reason, o.last_error) IS DISTINCT FROM ('worker lost', 'worker lost')
                     AND CASE o.status WHEN 'd' THEN 'done' WHEN 'x' THEN 'dead' ELSE 'cancelled' END = ANY (as_outcomes))
       OR EXISTS (SELECT FROM __SCHEMA__.attempt a WHERE a.job_id = ended_already.id AND a.token = ended_already.token
-                    AND a.outcome = ANY (as_outcomes))
+                    AND a.outcome = ANY (as_outcomes) AND (a.outcome, a.error) IS DISTINCT FROM ('lost', 'worker lost'))
 $$;
 
 CREATE FUNCTION __SCHEMA__.complete_many(ids bigint[], tokens bigint[]) RETURNS TABLE (id bigint, result text)
