@@ -179,6 +179,19 @@ def test_a_loss_is_nobodys_answer(stage: Stage, max_attempts: int, outcome: str)
         queue.release(stage.conn, job, claimed.token, reason="drain")
 
 
+@pytest.mark.parametrize("max_attempts", [1, 5])
+def test_a_loss_that_the_worker_itself_reports_is_its_answer(stage: Stage, max_attempts: int) -> None:
+    """The job's own process died under it, and its worker lives to say so."""
+    job = stage.enqueue(max_attempts=max_attempts)
+    claimed = stage.worker().claim_one()
+
+    def fail() -> str:
+        return queue.fail(stage.conn, job, claimed.token, "killed by SIGKILL", reason="worker lost").result
+
+    assert [fail(), fail()] == ["retry" if max_attempts > 1 else "dead", "already"]
+    assert [a.outcome for a in stage.history(job)] == ["lost"]
+
+
 def test_recover_gives_back_what_the_worker_does_not_know(stage: Stage) -> None:
     jobs = [stage.enqueue() for _ in range(3)]
     worker = stage.worker()
