@@ -217,6 +217,17 @@ def _numbers(values: Iterable[int]) -> str:
     return "{" + ",".join(map(str, values)) + "}"
 
 
+def _texts(values: Iterable[Any]) -> str:
+    """Return the literal of an array of texts, or of whatever the database reads from text; None is null."""
+    quoted = ("NULL" if v is None else '"' + str(v).replace("\\", "\\\\").replace('"', '\\"') + '"' for v in values)
+    return "{" + ",".join(quoted) + "}"
+
+
+def _optional(values: Sequence[Any], default: Any = None) -> str | None:
+    """Return the literal, or None when all have the value that the database takes by itself."""
+    return None if all(v == default for v in values) else _texts(values)
+
+
 def _claimed(rows: list[Row]) -> list[Claimed]:
     return [
         Claimed(
@@ -345,23 +356,21 @@ def enqueue_many(jobs: Sequence[NewJob], *, schema: str = DEFAULT_SCHEMA) -> Cal
     All or none: the first bad job raises, naming its place (`jobs[3].kind: …`). Two calls that name the same keys wait
     for each other; across several calls in one transaction a deadlock is possible, and retryable.
     """
-    columns: list[list[Any] | None] = [
-        [_text(j.class_, f"jobs[{i}].class") for i, j in enumerate(jobs)],
-        [_text(j.kind, f"jobs[{i}].kind") for i, j in enumerate(jobs)],
-        [json_payload.encode(j.payload, field=f"jobs[{i}].payload") for i, j in enumerate(jobs)],
-        [j.version for j in jobs],
-        [_text(j.key, f"jobs[{i}].key") for i, j in enumerate(jobs)],
-        [_aware(j.run_after, f"jobs[{i}].run_after") for i, j in enumerate(jobs)],
-        [j.priority for j in jobs],
-        [j.max_attempts for j in jobs],
-        [_text(j.tenant, f"jobs[{i}].tenant") for i, j in enumerate(jobs)],
-        [_text(j.concurrency_key, f"jobs[{i}].concurrency_key") for i, j in enumerate(jobs)],
-        [_text(j.correlation_id, f"jobs[{i}].correlation_id") for i, j in enumerate(jobs)],
-        [_text(j.actor_id, f"jobs[{i}].actor_id") for i, j in enumerate(jobs)],
-        [_trace(j.trace_context, f"jobs[{i}].trace_context") for i, j in enumerate(jobs)],
+    columns = [
+        _texts([_text(j.class_, f"jobs[{i}].class") for i, j in enumerate(jobs)]),
+        _texts([_text(j.kind, f"jobs[{i}].kind") for i, j in enumerate(jobs)]),
+        _texts([json_payload.encode(j.payload, field=f"jobs[{i}].payload") for i, j in enumerate(jobs)]),
+        _optional([j.version for j in jobs], 1),
+        _optional([_text(j.key, f"jobs[{i}].key") for i, j in enumerate(jobs)]),
+        _optional([_aware(j.run_after, f"jobs[{i}].run_after") for i, j in enumerate(jobs)]),
+        _optional([j.priority for j in jobs], 0),
+        _optional([j.max_attempts for j in jobs]),
+        _optional([_text(j.tenant, f"jobs[{i}].tenant") for i, j in enumerate(jobs)]),
+        _optional([_text(j.concurrency_key, f"jobs[{i}].concurrency_key") for i, j in enumerate(jobs)]),
+        _optional([_text(j.correlation_id, f"jobs[{i}].correlation_id") for i, j in enumerate(jobs)]),
+        _optional([_text(j.actor_id, f"jobs[{i}].actor_id") for i, j in enumerate(jobs)]),
+        _optional([_trace(j.trace_context, f"jobs[{i}].trace_context") for i, j in enumerate(jobs)]),
     ]
-    optional = columns[3:]
-    columns[3:] = [c if c is not None and any(v is not None for v in c) else None for c in optional]
     return Call(
         "SELECT id, created FROM {schema}.enqueue_many(" + _MANY_MARKS + ") ORDER BY position",  # noqa: S608 - a constant
         columns,
