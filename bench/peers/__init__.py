@@ -1,0 +1,1 @@
+"""Others' queues, to be measured beside ours."""
