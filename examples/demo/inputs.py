@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import unquote_to_bytes
 
-FILES_MOST = 500
+FILES_MOST = 400
 """Files worked on."""
-BYTES_MOST = 12 * 2**20
+BYTES_MOST = 10 * 2**20
 """Bytes of them, together: compressing a MiB takes a third of a second."""
 FILE_MOST = 2 * 2**20
 """Bytes of one file: a longer one would hold its slot for seconds."""

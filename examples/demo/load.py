@@ -18,11 +18,11 @@ if TYPE_CHECKING:
     from inputs import File
 
 CLASSES = {"file.hash": "fast", "file.compress": "slow"}
-JOBS_LEAST = 1000
+JOBS_LEAST = 800
 """Jobs of the burst: a small folder's files are worked on in several rounds."""
 BATCH = 5000
 """Jobs in one call of enqueue_many."""
-TRICKLE = 10
+TRICKLE = 5
 """Files in one drop of the trickle."""
 BACKLOG_LEAST = 60
 """Slow jobs that wait at least, while the scenes need work going on."""

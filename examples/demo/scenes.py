@@ -144,12 +144,12 @@ def burst(stage: Stage) -> None:
     first = stage.one("SELECT min(started_at) FROM jobqueue.jobs")
     stage.first_start = (first - committed).total_seconds()
     tell.detail(f"the first job started {stage.first_start * 1000:,.0f} ms after the commit; they poll every 10 s")
+    stage.enqueued_twice = stage.load.again(stage.conn)
+    tell.detail(f"500 of them enqueued again under the same keys: {stage.enqueued_twice} created")
     stage.poison = _enqueue_poison(stage)
     stage.load.enqueued[stage.poison] = Name("demo.poison", 1, 0)
     tell.step("poison", "$ jobqueue enqueue slow demo.poison '{}' --priority 100")
     tell.detail(f"job {stage.poison} kills the process it runs in, every time")
-    stage.enqueued_twice = stage.load.again(stage.conn)
-    tell.detail(f"500 of them enqueued again under the same keys: {stage.enqueued_twice} created")
 
 
 def rolling_restart(stage: Stage) -> None:

@@ -266,7 +266,7 @@ def test_the_whole_demo_holds_and_leaves_nothing_behind(place: Path, odd_folder:
     said, _ = demo.communicate(timeout=WITHIN)
     assert demo.returncode == 0, said
     assert "FAILED" not in said
-    assert "few files, so each is worked on 125 times" in said
+    assert "few files, so each is worked on 100 times" in said
     assert "1 of the chosen are empty files" in said
     assert "All 11 checks hold" in said.splitlines()[-1]
     assert list(place.glob("jobqueue-*")) == []
