@@ -30,10 +30,10 @@ def worker_process(run: Any, database: Database, tmp_path: Path) -> Callable[...
     """Start a worker: `worker_process(concurrency=4, …)`; all are killed at the end."""
     numbers = itertools.count()
 
-    def start(dsn: Database | None = None, *, ready: bool = True, **settings: Any) -> Worker:
+    def start(through: Database | None = None, *, ready: bool = True, **settings: Any) -> Worker:
         folder = tmp_path / f"w{next(numbers)}"
         folder.mkdir()
-        worker = Worker(run, dsn or database, folder, Path(__file__).parent, **settings)
+        worker = Worker(run, through or database, folder, Path(__file__).parent, **settings)
         if ready:
             worker.until_ready()
         return worker

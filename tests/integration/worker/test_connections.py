@@ -71,8 +71,8 @@ def test_acknowledgement_whose_reply_is_lost_is_repeated_and_already_there(
 def test_claim_whose_reply_is_lost_is_given_back_at_once(
     jobs: Jobs, cut_worker: Callable[..., Worker], proxy: CuttingProxy
 ) -> None:
-    worker = cut_worker()
     jobs.settings(lease_seconds=60)
+    worker = cut_worker()
     held = jobs.add("wait", {"seconds": 4})
     jobs.until_seen(held, "start")
     with jobs.connection.transaction():
@@ -88,8 +88,8 @@ def test_claim_whose_reply_is_lost_is_given_back_at_once(
 def test_backends_terminated_all_the_time_lose_nothing(
     jobs: Jobs, worker_process: Callable[..., Worker], database: Database
 ) -> None:
-    worker = worker_process(concurrency=8)
     jobs.settings(lease_seconds=10)
+    worker = worker_process(concurrency=8)
     ids = jobs.add_many("transaction", 300)
     killer = (
         "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity"

@@ -6,14 +6,17 @@ By the supervisor, which runs no user code, on its own connection, so that no ha
 from __future__ import annotations
 
 import asyncio
+import logging
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-import structlog
+import psycopg
 
 from jobqueue import queue
+from jobqueue.errors import QueueError
+from jobqueue.wakeup.reconnect import Outage
 from jobqueue.worker.clock import now
-from jobqueue.worker.link import RETRYABLE, LinkDownError
+from jobqueue.worker.link import RETRYABLE, LinkDownError, first_line
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -22,13 +25,12 @@ if TYPE_CHECKING:
     from jobqueue.worker.link import Link
     from jobqueue.worker.pipe import Pipe
 
-log = structlog.get_logger("jobqueue.worker")
-
 LONGEST = 5.0  # seconds between two heartbeats
 SHARE = 0.25  # or this share of the lease
 BATCH = 1000  # leases renewed by one statement
 BUSY_PAUSE = 0.1  # seconds before a row that was being written is asked for again
 BUSY_TRIES = 5
+ERROR_PAUSE = 0.5  # seconds after an error that is not the connection's
 
 
 class Beats:
@@ -53,6 +55,7 @@ class Beats:
         self._schema = schema
         self._on_state = on_state
         self._now = asyncio.Event()
+        self._outage = Outage(logging.getLogger("jobqueue.worker"), "heartbeats", every=30.0)
         self.period = min(heartbeat or LONGEST, SHARE * leases.duration)
         self.last = now()
 
@@ -71,6 +74,11 @@ class Beats:
                 continue
             except RETRYABLE:
                 continue
+            except (psycopg.Error, QueueError) as error:
+                self._outage.failed(first_line(error))
+                await asyncio.sleep(ERROR_PAUSE)
+                continue
+            self._outage.over()
             try:
                 async with asyncio.timeout(self.period):
                     await self._now.wait()

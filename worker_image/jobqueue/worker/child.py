@@ -25,8 +25,8 @@ from jobqueue.queue import Claimed
 from jobqueue.worker import faults, logs, pipe
 from jobqueue.worker.clock import now
 from jobqueue.worker.link import database
+from jobqueue.worker.orders import Orders
 from jobqueue.worker.pools import AsyncPool, SyncPool
-from jobqueue.worker.settings import from_wire
 
 if TYPE_CHECKING:
     from jobqueue.app import App, Handler
@@ -152,8 +152,8 @@ def main() -> None:
     first = pipe.receive_blocking(sock)
     if first is None:
         return
-    settings = from_wire(first[1]["settings"])
-    logs.configure(settings, class_=settings.class_name, worker=first[1]["worker"])
+    orders = Orders(**first[1]["orders"])
+    logs.configure(orders, **{"class": orders.class_name, "worker": first[1]["worker"]})
     inbox = Inbox(sock)
     inbox.start()
     try:
@@ -161,8 +161,9 @@ def main() -> None:
     except ConfigurationError as error:
         sock.sendall(pipe.encode({"type": "fatal", "error": str(error)}))
         return
-    info = database(settings)
-    runner = Runner(app, settings.schema_name, (AsyncPool(info, 1), SyncPool(info, 1)), inbox)
+    info = database(orders)
+    sock.sendall(pipe.encode({"type": "ready"}))
+    runner = Runner(app, orders.schema_name, (AsyncPool(info, 1), SyncPool(info, 1)), inbox)
     while True:
         sock.sendall(pipe.encode(runner.run(inbox.jobs.get())))
 

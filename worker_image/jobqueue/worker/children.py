@@ -15,15 +15,17 @@ from typing import TYPE_CHECKING, Any
 import structlog
 
 from jobqueue.worker import faults
+from jobqueue.worker.clock import now
 from jobqueue.worker.killing import kill_tree
 from jobqueue.worker.pipe import Pipe
 
 if TYPE_CHECKING:
     from jobqueue.worker.faults import Fault
-    from jobqueue.worker.settings import WorkerSettings
     from jobqueue.worker.workload import Held
 
 log = structlog.get_logger("jobqueue.worker")
+
+START = 60.0  # seconds for a child to start and import the app
 
 
 class Child:
@@ -71,6 +73,10 @@ class Child:
     async def run(self, held: Held) -> dict[str, Any] | None:
         """Run one job there; None when the process died."""
         self._channel.send(type="job", **_to_wire(held))
+        return await self.receive()
+
+    async def receive(self) -> dict[str, Any] | None:
+        """Return what it says next; None when it died."""
         frame = await self._channel.receive()
         return None if frame is None else frame[1]
 
@@ -89,20 +95,28 @@ class Child:
 class Children:
     """A child for each slot, made when first needed."""
 
-    def __init__(self, settings: WorkerSettings, start: dict[str, Any], slots: int) -> None:
-        self._settings = settings
+    def __init__(self, app: str, start: dict[str, Any], slots: int) -> None:
+        self._app = app
         self._start = start
         self._by_slot: list[Child | None] = [None] * slots
 
     async def run(self, index: int, held: Held) -> Fault | None:
         """Run a job in the slot's child. Its death spends this attempt and touches no other job."""
         child = self._by_slot[index]
+        answer: dict[str, Any] | None = {"type": "ready"}
         if child is None or child.process.returncode is not None:
-            child = self._by_slot[index] = await Child.spawn(self._settings.app, self._start)
+            child = self._by_slot[index] = await Child.spawn(self._app, self._start)
+            held.kill = child.kill
+            # Importing the app is not the handler's time.
+            held.deadline = now() + START
+            answer = await child.receive()
+            held.started = now()
+            held.deadline = held.started + held.timeout
         held.kill, held.tell = child.kill, child.renewed
         if held.stop is not None:
             child.kill()
-        answer = await child.run(held)
+        if answer is not None and answer["type"] == "ready":
+            answer = await child.run(held)
         held.kill = held.tell = None
         if answer is None:
             self._by_slot[index] = None

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import logging
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
+import psycopg
 import structlog
 
 from jobqueue import queue
 from jobqueue.errors import JobQueueError, WorkerRefused
+from jobqueue.wakeup.reconnect import Outage
 from jobqueue.worker import pipe
 from jobqueue.worker.clock import now
 from jobqueue.worker.link import RETRYABLE, LinkDownError, first_line
@@ -16,8 +20,6 @@ from jobqueue.worker.workload import Held
 
 if TYPE_CHECKING:
     from datetime import datetime
-
-    import psycopg
 
     from jobqueue.wakeup import Wakeup
     from jobqueue.worker.counts import Counts
@@ -70,6 +72,7 @@ class Claims:
         self._most_ahead = prefetch
         self._poll_interval = min(poll_interval, LIMITED_POLL) if limited else poll_interval
         self._log_jobs = log_jobs
+        self._outage = Outage(logging.getLogger("jobqueue.worker"), "claims", every=30.0)
         self._request = 0
         self._claim_seconds = 0.005
         self._rate = 0.0  # jobs a second, lately
@@ -122,10 +125,11 @@ class Claims:
         except WorkerRefused as error:
             self._refused(error)
             return
-        except JobQueueError as error:
-            log.error("claim refused", error=first_line(error))  # noqa: TRY400 - one line
+        except (JobQueueError, psycopg.Error) as error:
+            self._outage.failed(first_line(error))
             await self._wakeup.wait(self._poll_interval)
             return
+        self._outage.over()
         if self._stopping:
             return
         if found < wanted:
@@ -166,6 +170,8 @@ class Claims:
             self._worker,
             self._request,
             max_jobs=wanted,
+            # As it was registered: the class's may have changed since, and renewals keep to ours.
+            lease=timedelta(seconds=self._lease),
             floor=None if full else self._floor,
             schema=self._schema,
         )

@@ -15,9 +15,9 @@ from jobqueue.errors import QueueError, WorkerRefused
 from jobqueue.worker import faults, pipe
 from jobqueue.worker.beats import Beats
 from jobqueue.worker.clock import now
+from jobqueue.worker.killing import reap_orphans
 from jobqueue.worker.leases import Leases
 from jobqueue.worker.link import first_line
-from jobqueue.worker.settings import to_wire
 from jobqueue.worker.spawning import RunnerProcess
 from jobqueue.worker.verdict import Watch
 
@@ -108,7 +108,7 @@ class Incarnation:
     async def run(self) -> Ending:
         """Spawn the runner, see it through, and settle its leases."""
         start = {
-            "settings": to_wire(self._settings),
+            "orders": self._supervisor.orders.to_wire(),
             "worker": self._worker,
             "lease": self._leases.duration,
             "class": self.registered.settings,
@@ -121,9 +121,11 @@ class Incarnation:
         watching = asyncio.create_task(self._look(runner))
         exited = asyncio.create_task(runner.process.wait())
         try:
-            done, _ = await asyncio.wait({watching, exited, beating}, return_when=asyncio.FIRST_COMPLETED)
+            done, _ = await asyncio.wait({watching, exited, beating, listening}, return_when=asyncio.FIRST_COMPLETED)
             for task in done - {exited}:
                 task.result()  # a fault of ours is not hidden
+            if listening in done:
+                await asyncio.wait({exited}, timeout=1.0)  # it closed its end: it is about to exit
         finally:
             await runner.kill()
             await asyncio.wait({listening}, timeout=1.0)  # what it said last is still in the pipe
@@ -231,6 +233,7 @@ class Incarnation:
                 return
             if moment > memory_at:
                 memory_at = moment + MEMORY_LOOK
+                reap_orphans({runner.process.pid})
                 self._recycle_when_due(runner)
 
     def _only_stuck_left(self) -> bool:

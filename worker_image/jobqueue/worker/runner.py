@@ -27,15 +27,14 @@ from jobqueue.worker.counts import Counts
 from jobqueue.worker.deadlines import Deadlines
 from jobqueue.worker.killing import die_with_parent
 from jobqueue.worker.link import Link, database
+from jobqueue.worker.orders import Orders
 from jobqueue.worker.pipe import Pipe
 from jobqueue.worker.pools import AsyncPool, SyncPool
-from jobqueue.worker.settings import from_wire
 from jobqueue.worker.slots import Slots
 from jobqueue.worker.workload import Workload
 
 if TYPE_CHECKING:
     from jobqueue.app import App
-    from jobqueue.worker.settings import WorkerSettings
     from jobqueue.worker.workload import Held
 
 log = structlog.get_logger("jobqueue.worker")
@@ -50,36 +49,34 @@ CONFIGURATION = 2  # exit status
 class Runner:
     """The parts of one runner, and what the supervisor may ask of them."""
 
-    def __init__(
-        self, settings: WorkerSettings, start: dict[str, Any], app: App, board: Board, to_supervisor: Pipe
-    ) -> None:
+    def __init__(self, orders: Orders, start: dict[str, Any], app: App, board: Board, to_supervisor: Pipe) -> None:
         self._pipe = to_supervisor
         self._lease: float = start["lease"]
-        info = database(settings)
-        schema = settings.schema_name
+        info = database(orders)
+        schema = orders.schema_name
         self.counts = Counts()
         self.workload = Workload(start["slots"])
         self._claim_link = Link("claims", info, on_reconnect=self._recover)
         self._ack_link = Link("acknowledgements", info)
         self._lend_async = AsyncPool(info, start["slots"])
         self._lend_sync = SyncPool(info, start["slots"])
-        self._wakeup = _wakeup(settings, to_supervisor)
+        self._wakeup = _wakeup(orders, to_supervisor)
         self.acks = Acks(self._ack_link, self.workload, self.counts, to_supervisor, schema)
-        self.children = Children(settings, {key: start[key] for key in ("settings", "worker")}, start["slots"])
+        self.children = Children(orders.app, {key: start[key] for key in ("orders", "worker")}, start["slots"])
         self.claims = Claims(
             self._claim_link,
             self.workload,
             self.counts,
             to_supervisor,
             self._wakeup,
-            class_name=settings.class_name,
+            class_name=orders.class_name,
             worker=start["worker"],
             schema=schema,
             lease=self._lease,
-            prefetch=settings.prefetch,
-            poll_interval=settings.poll_interval,
+            prefetch=orders.prefetch,
+            poll_interval=orders.poll_interval,
             limited=start["class"].get("downstream") is not None,
-            log_jobs=settings.log_jobs,
+            log_jobs=orders.log_jobs,
         )
         self.acks.on_answer = self.claims.look_again
         self.slots = Slots(
@@ -93,7 +90,7 @@ class Runner:
             self._lend_sync,
             lease=self._lease,
             timeout=start["class"]["timeout_seconds"],
-            log_jobs=settings.log_jobs,
+            log_jobs=orders.log_jobs,
         )
         self.deadlines = Deadlines(self.workload, board, self._lease, self._stuck)
         self._allowed = False
@@ -243,29 +240,29 @@ class Runner:
         os._exit(0)
 
 
-def _wakeup(settings: WorkerSettings, to_supervisor: Pipe) -> wakeup.Wakeup:
-    info = database(settings, listen=True)
+def _wakeup(orders: Orders, to_supervisor: Pipe) -> wakeup.Wakeup:
+    info = database(orders, listen=True)
     return wakeup.create(
-        settings.wakeup,
-        classes=[settings.class_name],
+        orders.wakeup,
+        classes=[orders.class_name],
         on_cancel=lambda job_id: to_supervisor.send(type="cancel_hint", id=job_id),
-        schema=settings.schema_name,
+        schema=orders.schema_name,
         connect=lambda: connect.open_async(info, application_name="jobqueue listen"),
-        broker=settings.broker_url.get_secret_value() if settings.broker_url else None,
+        broker=orders.broker_url,
     )
 
 
-def check(app: App, settings: WorkerSettings, class_timeout: float) -> list[tuple[str, int]]:
+def check(app: App, orders: Orders, class_timeout: float) -> list[tuple[str, int]]:
     """Return what the app offers this class. Raises ConfigurationError when it cannot run here."""
-    kinds = app.kinds(settings.class_name)
+    kinds = app.kinds(orders.class_name)
     if not kinds:
-        raise ConfigurationError(f"app {settings.app} has no handler for class {settings.class_name}")
+        raise ConfigurationError(f"app {orders.app} has no handler for class {orders.class_name}")
     for kind, version in kinds:
         handler = app.find(kind, version)
         if handler is not None and handler.timeout is not None and handler.timeout > class_timeout:
             raise ConfigurationError(
                 f"handler {kind}@{version}: its timeout of {handler.timeout:g} s is above its class's, "
-                f"{class_timeout:g} s; lower it, or raise timeout_seconds of class {settings.class_name}"
+                f"{class_timeout:g} s; lower it, or raise timeout_seconds of class {orders.class_name}"
             )
     return kinds
 
@@ -277,12 +274,12 @@ async def serve(sock: socket.socket, board_descriptor: int) -> int:
     if frame is None:
         return 1
     start = frame[1]
-    settings = from_wire(start["settings"])
-    logs.configure(settings, class_=settings.class_name, worker=start["worker"])
+    orders = Orders(**start["orders"])
+    logs.configure(orders, **{"class": orders.class_name, "worker": start["worker"]})
     try:
-        app = app_module.load(settings.app)
-        kinds = check(app, settings, start["class"]["timeout_seconds"])
-        runner = Runner(settings, start, app, Board(board_descriptor, start["slots"]), channel)
+        app = app_module.load(orders.app)
+        kinds = check(app, orders, start["class"]["timeout_seconds"])
+        runner = Runner(orders, start, app, Board(board_descriptor, start["slots"]), channel)
     except JobQueueError as error:
         channel.send(type="fatal", error=str(error))
         await channel.drain()

@@ -136,20 +136,3 @@ def load(**given: Any) -> WorkerSettings:
             for each in error.errors(include_input=False, include_context=False, include_url=False)
         )
         raise ConfigurationError(f"worker settings: {wrong}") from None
-
-
-def to_wire(settings: WorkerSettings) -> dict[str, Any]:
-    """Return the settings for a process of this worker, secrets included: over a pipe, never in its arguments."""
-    return {
-        name: value.get_secret_value()
-        if isinstance(value, SecretStr)
-        else str(value)
-        if isinstance(value, Path)
-        else value
-        for name, value in settings.model_dump().items()
-    }
-
-
-def from_wire(given: dict[str, Any]) -> WorkerSettings:
-    """Read what `to_wire` wrote; the environment has no say, as every field is given."""
-    return WorkerSettings(**given)

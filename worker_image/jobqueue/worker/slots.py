@@ -16,6 +16,7 @@ from jobqueue.job import Job, SyncJob
 from jobqueue.worker import faults
 from jobqueue.worker.board import CURRENT, CURRENT_DEADLINE
 from jobqueue.worker.clock import now
+from jobqueue.worker.counts import LEASE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Generator
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 log = structlog.get_logger("jobqueue.worker")
 
 BREATH = 64  # jobs a slot may run in a row before it lets the loop turn: handlers need not suspend
+LITTLE = LEASE[0]
 SAFETY = 0.1  # share of the lease that must be left for a job to start
 
 
@@ -114,11 +116,7 @@ class Slots:
         held.handler = handler
         held.timeout = min(handler.timeout or self._timeout, self._timeout)
         held.deadline = started + held.timeout
-        counts = self._counts
-        # Due to claim by the database's clock, claim to start by ours.
-        waited = (claimed.leased_until - claimed.due_at).total_seconds() - (held.lease_end - started)
-        counts.wait.observe(waited if waited > 0 else 0.0)
-        counts.attempts.observe(claimed.attempt)
+        self._count_start(held)
         fault: Fault | None
         self._board.started(held.token)
         try:
@@ -141,10 +139,25 @@ class Slots:
             await _absorb_cancellation()
         self._settle(held, handler, fault, now())
 
+    def _count_start(self, held: Held) -> None:
+        counts, claimed = self._counts, held.claimed
+        # Due to claim by the database's clock, claim to start by ours.
+        waited = (claimed.leased_until - claimed.due_at).total_seconds() - (held.lease_end - held.started)
+        counts.wait.observe(waited if waited > 0 else 0.0)
+        if claimed.attempt == 1:
+            counts.firsts += 1
+        else:
+            counts.attempts.observe(claimed.attempt)
+
     def _settle(self, held: Held, handler: Handler, fault: Fault | None, ended: float) -> None:
         counts = self._counts
         counts.processed(handler.kind).observe(ended - held.started)
-        counts.lease_used.observe(1 - (held.lease_end - ended) / self._lease)
+        used = 1 - (held.lease_end - ended) / self._lease
+        if used <= LITTLE:
+            counts.fresh += 1
+            counts.fresh_total += used
+        else:
+            counts.lease_used.observe(used)
         if held.acked:
             counts.acked("done")
             if fault is not None:

@@ -22,6 +22,7 @@ from jobqueue.worker.killing import become_subreaper, kill_orphans
 from jobqueue.worker.link import Link, database, first_line, once, permanent
 from jobqueue.worker.membership import Membership
 from jobqueue.worker.metrics import Metrics
+from jobqueue.worker.orders import Orders
 from jobqueue.worker.upkeep import Upkeep
 
 if TYPE_CHECKING:
@@ -42,7 +43,8 @@ class Supervisor:
 
     def __init__(self, settings: WorkerSettings) -> None:
         self.settings = settings
-        self.info = database(settings)
+        self.orders = Orders.of(settings)
+        self.info = database(self.orders)
         self.link = Link("supervisor", self.info)
         self.membership = Membership(self.link, settings)
         self.metrics = Metrics(settings.namespace, settings.queue, settings.class_name)
@@ -233,7 +235,7 @@ def main(settings: WorkerSettings) -> int:
 
     Returns an exit status: 0 drained, 2 when settings, app, class or schema are wrong (one line says which).
     """
-    logs.configure(settings, class_=settings.class_name)
+    logs.configure(settings, **{"class": settings.class_name})
     become_subreaper()
     try:
         return asyncio.run(_run(settings))
