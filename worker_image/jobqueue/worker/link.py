@@ -11,8 +11,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import psycopg
-import pydantic_core
-from psycopg.types.json import set_json_loads
 
 from jobqueue import connect
 from jobqueue.errors import ConnectionFailed
@@ -73,7 +71,6 @@ class Link:
             connection = await connect.open_async(
                 self._info, autocommit=True, application_name=f"jobqueue {self._name}"
             )
-        set_json_loads(pydantic_core.from_json, connection)  # four times as fast as json.loads, and claims feel it
         self._connection = connection
 
     async def call(
