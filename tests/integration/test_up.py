@@ -112,7 +112,19 @@ def ticks(process: Process) -> list[dict[str, Any]]:
 
 
 def ready(process: Process, count: int = 2) -> None:
-    eventually(lambda: any(t["workers_ready"] == count for t in ticks(process)[-1:]), within=30, what="ready workers")
+    """Wait until so many workers are ready; fail at once when `up` has ended."""
+    eventually(
+        lambda: process.code is not None or any(t["workers_ready"] == count for t in ticks(process)[-1:]),
+        within=30,
+        what="ready workers",
+    )
+    assert process.code is None, process.text
+
+
+def started(process: Process, shop: Shop) -> None:
+    """Wait until a handler has begun; fail at once when `up` has ended."""
+    eventually(lambda: shop.notes() or process.code is not None, within=30, what="a handler at work")
+    assert process.code is None, process.text
 
 
 def none_left(shop: Shop) -> bool:
@@ -152,7 +164,7 @@ def test_the_manifest_s_limits_are_in_the_queue(shop: Shop) -> None:
 def test_a_signal_lets_running_jobs_finish(shop: Shop, number: signal.Signals) -> None:
     shop.enqueue({"n": 1, "until": "go"})
     process = shop.up()
-    eventually(shop.notes, within=30)
+    started(process, shop)
     process.signal(number)
     process.wait_for_line("draining")
     shop.touch("go")
@@ -164,7 +176,7 @@ def test_a_signal_lets_running_jobs_finish(shop: Shop, number: signal.Signals) -
 def test_a_second_signal_gives_running_jobs_back_with_their_attempt(shop: Shop) -> None:
     shop.enqueue({"n": 1, "until": "never"})
     process = shop.up()
-    eventually(shop.notes, within=30)
+    started(process, shop)
     process.signal(signal.SIGINT)
     process.wait_for_line("draining")
     process.signal(signal.SIGINT)
@@ -177,7 +189,7 @@ def test_a_killed_worker_is_replaced_and_its_job_runs_again_long_before_its_leas
     shop.manifest.write_text(MANIFEST.replace("min: 2", "min: 1"))
     shop.enqueue({"n": 1, "until": "go"})
     process = shop.up("--until-empty")
-    eventually(shop.notes, within=30)
+    started(process, shop)
     ((name, pid),) = shop.workers().items()
     os.kill(pid, signal.SIGKILL)
     eventually(lambda: shop.notes() == ["1 1", "1 2"], within=30, what="the second attempt")
@@ -221,7 +233,7 @@ def test_a_terminal_that_goes_away_drains(shop: Shop, run: Callable[..., Process
     ours, theirs = pty.openpty()
     name = os.ttyname(theirs)
     process = run(sys.executable, "-c", ON_A_TERMINAL, name, *shop.command(), cwd=shop.folder)
-    eventually(shop.notes, within=30)
+    started(process, shop)
     os.close(theirs)
     os.close(ours)
     shop.touch("go")
@@ -338,7 +350,7 @@ def test_without_a_dsn_it_brings_its_own_database_and_keeps_the_data(
     ready(first)
     with psycopg.connect(dsn, autocommit=True) as connection:
         queue.enqueue(connection, "email", "note", {"n": 7})
-    eventually(shop.notes, within=30)
+    started(first, shop)
     first.signal(signal.SIGTERM)
     assert first.wait(within=60) == 0, first.text
     second = shop.up("--until-empty", "--state-dir", open_folder, dsn=None)
