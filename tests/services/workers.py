@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -123,6 +124,15 @@ class Worker:
     def terminate(self) -> None:
         """SIGTERM, as a kubelet sends it to PID 1."""
         self.process.signal(signal.SIGTERM)
+
+    def kill_all(self) -> None:
+        """SIGKILL every process of the worker, at the end of a test, and wait until all are gone."""
+        pids = self.tree()
+        for pid in pids:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        self.process.close()
+        eventually(lambda: not any(map(alive, pids)), what="the worker's processes to be gone")
 
     def stop_all(self) -> list[int]:
         """SIGSTOP every process of the worker; returns them for `continue_all`."""

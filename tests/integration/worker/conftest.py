@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,16 +25,19 @@ def jobs(database: Database) -> Iterator[Jobs]:
 
 
 @pytest.fixture
-def worker_process(run: Any, database: Database, tmp_path: Path) -> Callable[..., Worker]:
+def worker_process(run: Any, database: Database, tmp_path: Path) -> Iterator[Callable[..., Worker]]:
     """Start a worker: `worker_process(concurrency=4, …)`; all are killed at the end."""
-    numbers = itertools.count()
+    started: list[Worker] = []
 
     def start(through: Database | None = None, *, ready: bool = True, **settings: Any) -> Worker:
-        folder = tmp_path / f"w{next(numbers)}"
+        folder = tmp_path / f"w{len(started)}"
         folder.mkdir()
         worker = Worker(run, through or database, folder, Path(__file__).parent, **settings)
+        started.append(worker)
         if ready:
             worker.until_ready()
         return worker
 
-    return start
+    yield start
+    for worker in started:
+        worker.kill_all()

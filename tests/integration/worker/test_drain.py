@@ -14,6 +14,7 @@ from services.workers import alive
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from services.postgres import Server
     from services.workers import Jobs, Worker
 
 MODES = ["wait", "thread.wait", "process.wait"]
@@ -134,3 +135,17 @@ def test_many_finishing_jobs_are_acknowledged_never_released(jobs: Jobs, worker_
     jobs.until_all("done", 20_000)
     again.process.close()
     assert jobs.value("SELECT count(*) FROM jobqueue.attempt WHERE outcome <> 'released'") == 0
+
+
+@pytest.mark.parametrize("moment", ["running", "idle"])
+def test_drain_ends_by_itself_while_the_database_is_away(
+    jobs: Jobs, worker_process: Callable[..., Worker], pg: Server, moment: str
+) -> None:
+    worker = worker_process(drain_timeout=1)
+    if moment == "running":
+        job = jobs.add("wait", {"seconds": 60})
+        jobs.until_seen(job, "start")
+    jobs.connection.close()
+    pg.stop()
+    worker.terminate()
+    assert worker.process.wait(within=30) == 0

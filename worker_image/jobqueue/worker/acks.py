@@ -111,7 +111,7 @@ class Acks:
         if snoozes:
             rows = await self._tell(
                 queue.snooze_many,
-                [(h.id, h.token, _moment(f.until)) for h, f in snoozes],
+                [(h.id, h.token, _moment(h, f.until)) for h, f in snoozes],
                 schema=self._schema,
             )
             self._answered([held for held, _ in snoozes], rows)
@@ -171,10 +171,10 @@ class Acks:
         self._pipe.send_numbers(pipe.DROP, [each.token for each in batch])
 
 
-def _moment(until: datetime | timedelta | None) -> datetime:
+def _moment(held: Held, until: datetime | timedelta | None) -> datetime:
     if isinstance(until, datetime):
         return until
     try:
-        return datetime.now(UTC) + (until or timedelta(0))
+        return held.database_now() + (until or timedelta(0))
     except OverflowError:
         return LATEST

@@ -26,7 +26,7 @@ CURRENT_DEADLINE: Final = 2
 FINISHED: Final = 3
 STARTED: Final = 4
 _HEADER = 8
-RING: Final = 16_384  # tokens kept of each; more than a runner may hold unacknowledged
+RING: Final = 32_768  # tokens kept of each; more than a runner may hold unacknowledged
 _WORD = 8
 
 

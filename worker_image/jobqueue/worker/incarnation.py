@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import enum
 from typing import TYPE_CHECKING, Any
 
@@ -183,7 +182,11 @@ class Incarnation:
 
     async def _beat_when_ready(self) -> None:
         await self._ready_event.wait()
-        await self._supervisor.membership.understand(self._worker, self._kinds)
+        try:
+            await self._supervisor.membership.understand(self._worker, self._kinds)
+        except WorkerRefused as error:
+            self._kill_soon(first_line(error))
+            await asyncio.Event().wait()  # the look at the board ends it
         if self._runner is None:
             return
         self._beats = Beats(
@@ -301,7 +304,7 @@ class Incarnation:
         ended = finished | self._offenders.keys() if on_purpose else finished | started
         rest = [pair for pair in self._leases.pairs() if pair[1] not in ended]
         if rest:
-            reason = "drain" if self._supervisor.draining else "replaced"
+            reason = "drain" if self._supervisor.draining.is_set() else "replaced"
             rows = await self._call(queue.release_many, *_columns(rest), reason=reason)
             stale = sum(row.result == "stale" for row in rows)
             metrics.released(reason, len(rows) - stale)
@@ -332,9 +335,15 @@ class Incarnation:
 
     async def _goodbye(self, work: Any) -> None:
         """Tell the database; when the worker ends, not for longer than GOODBYE: leases expire by themselves."""
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(GOODBYE if self._supervisor.draining else None):
-                await work
+        telling = asyncio.ensure_future(work)
+        draining = asyncio.create_task(self._supervisor.draining.wait())
+        await asyncio.wait({telling, draining}, return_when=asyncio.FIRST_COMPLETED)
+        draining.cancel()
+        await asyncio.wait({telling}, timeout=GOODBYE)
+        telling.cancel()
+        await asyncio.wait({telling})
+        if not telling.cancelled():
+            telling.result()
 
 
 def _columns(pairs: list[tuple[int, int]]) -> tuple[list[int], list[int]]:

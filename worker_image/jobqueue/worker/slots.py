@@ -140,14 +140,12 @@ class Slots:
         self._settle(held, handler, fault, now())
 
     def _count_start(self, held: Held) -> None:
-        counts, claimed = self._counts, held.claimed
-        # Due to claim by the database's clock, claim to start by ours.
-        waited = (claimed.leased_until - claimed.due_at).total_seconds() - (held.lease_end - held.started)
-        counts.wait.observe(waited if waited > 0 else 0.0)
-        if claimed.attempt == 1:
+        counts, attempt = self._counts, held.claimed.attempt
+        counts.wait.observe(held.waited())
+        if attempt == 1:
             counts.firsts += 1
         else:
-            counts.attempts.observe(claimed.attempt)
+            counts.attempts.observe(attempt)
 
     def _settle(self, held: Held, handler: Handler, fault: Fault | None, ended: float) -> None:
         counts = self._counts

@@ -52,7 +52,8 @@ class Supervisor:
         self._waiting_for = "the database"
         self._drain_from: float | None = None
         self._drain_deadline: float | None = None
-        self._draining = asyncio.Event()
+        self.draining = asyncio.Event()
+        """Set when a drain begins."""
         self._drained = asyncio.Event()
         self._terminated = asyncio.Event()
         self._backoff = Backoff(initial=0.5, longest=30.0)
@@ -90,7 +91,7 @@ class Supervisor:
         upkeep = Upkeep(self.link, self.info, self.settings.schema_name)
         background = [asyncio.create_task(upkeep.sweep()), asyncio.create_task(upkeep.maintain())]
         try:
-            while not self._draining.is_set():
+            while not self.draining.is_set():
                 self.membership.next()
                 self._waiting_for = "admission"
                 registered: Registered | None = await self._unless_draining(self.membership.admitted())
@@ -110,7 +111,7 @@ class Supervisor:
                     if now() - began > HEALTHY_AFTER:
                         self._backoff.reset()
                     self._waiting_for = "the next try after a crash"
-                    await _within(self._draining.wait(), self._backoff.next())
+                    await _within(self.draining.wait(), self._backoff.next())
             return OK
         finally:
             for task in background:
@@ -138,7 +139,7 @@ class Supervisor:
     async def _unless_draining(self, work: Any) -> Any:
         """Await `work`; None when a drain begins first."""
         task = asyncio.ensure_future(work)
-        stop = asyncio.create_task(self._draining.wait())
+        stop = asyncio.create_task(self.draining.wait())
         await asyncio.wait({task, stop}, return_when=asyncio.FIRST_COMPLETED)
         stop.cancel()
         if task.done():
@@ -167,7 +168,7 @@ class Supervisor:
         self._drain_deadline = self._drain_from + timeout
         self.metrics.gauges.draining = True
         log.info("draining", seconds=timeout)
-        self._draining.set()
+        self.draining.set()
         if self._incarnation is not None:
             self._incarnation.drain(self._drain_deadline)
 
@@ -180,11 +181,6 @@ class Supervisor:
     async def _drain_and_wait(self) -> None:
         self.drain()
         await self._drained.wait()
-
-    @property
-    def draining(self) -> bool:
-        """Whether a drain has begun."""
-        return self._drain_from is not None
 
     # --- health ---
 
@@ -204,7 +200,7 @@ class Supervisor:
     def health(self) -> Health:
         """Say how the worker is."""
         current = self._incarnation
-        if self.draining:
+        if self.draining.is_set():
             ready, why = False, "draining"
         elif current is None:
             ready, why = False, f"waiting for {self._waiting_for}"

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Literal
 
 from jobqueue.worker.clock import now
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
+    from datetime import datetime
 
     from jobqueue.app import Handler
     from jobqueue.queue import Claimed
@@ -21,6 +23,7 @@ class Held:
     """One claimed job while this worker holds it. Also the `job.Lease` its handler's job speaks to."""
 
     __slots__ = (
+        "_claimed_end",
         "acked",
         "cancelled",
         "claimed",
@@ -48,6 +51,7 @@ class Held:
         self.token = claimed.token
         self.schema = schema
         self.lease_end = lease_end
+        self._claimed_end = lease_end
         self.acked = False
         self.committing = False
         self.cancelled = False
@@ -69,6 +73,15 @@ class Held:
     def left(self) -> float:
         """Seconds until the lease ends."""
         return max(0.0, self.lease_end - now())
+
+    def database_now(self) -> datetime:
+        """Return the database's time, from what its claim said: nobody's clock but its own decides what is due."""
+        return self.claimed.leased_until + timedelta(seconds=now() - self._claimed_end)
+
+    def waited(self) -> float:
+        """Seconds from due to start: due to claim by the database's clock, claim to start by ours."""
+        before = (self.claimed.leased_until - self.claimed.due_at).total_seconds()
+        return max(0.0, before - (self._claimed_end - self.started))
 
     def connection(self) -> Any:
         """Lend a connection of the kind this handler uses."""
