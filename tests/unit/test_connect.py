@@ -179,3 +179,10 @@ def test_a_value_that_no_server_sees_is_not_tried_again(dsn: str) -> None:
     with pytest.raises(ConnectionFailed, match="check the DSN") as caught:
         connect.open_sync(connect.resolve(dsn))
     assert not caught.value.retry_helps
+
+
+@pytest.mark.parametrize("password", ["pa/canary", "canary/x", "1/canary"])
+def test_a_slash_in_a_urls_password_is_said_without_showing_it(password: str) -> None:
+    with pytest.raises(ConfigurationError, match="%2F") as caught:
+        connect.resolve(f"postgresql://u:{password}@127.0.0.1/db")
+    assert "canary" not in str(caught.value)

@@ -44,6 +44,10 @@ _REFUSALS = {
     "could not match": "check the DSN",
     "unsupported startup parameter": "have the pooler ignore it, or leave it out",
 }
+_HOW = (
+    "write postgresql://user@host:5432/dbname or host=… dbname=… user=…; in a URL write @ : / % of a password as "
+    "%40 %3A %2F %25, or use --dsn-dir"
+)
 # No prepared statements: a pooler in transaction mode gives the next statement another session.
 _OPTIONS: dict[str, Any] = {"autocommit": True, "prepare_threshold": None}
 # A peer that vanished without a word is noticed after about 30 s.
@@ -68,10 +72,9 @@ class ConnInfo:
             given = conninfo_to_dict(self.dsn or "")
         except psycopg.ProgrammingError as error:
             # Nothing of libpq's message: it may quote what it stumbled on, and that may be the password.
-            raise ConfigurationError(
-                f"dsn: libpq cannot read it ({type(error).__name__}); write postgresql://user@host:5432/dbname or "
-                "host=… dbname=… user=…; in a URL write @ : / % of a password as %40 %3A %2F %25, or use --dsn-dir"
-            ) from None
+            raise ConfigurationError(f"dsn: libpq cannot read it ({type(error).__name__}); {_HOW}") from None
+        if _is_torn(given):
+            raise ConfigurationError(f"dsn: its port or database name holds what looks like a password; {_HOW}")
         return make_conninfo(self.dsn or "", **{key: value for key, value in defaults.items() if key not in given})
 
     def __repr__(self) -> str:
@@ -124,6 +127,12 @@ def _read(directory: Path) -> dict[str, str]:
     if "host" not in found and "dbname" not in found:
         raise ConfigurationError(f"dsn-dir: {directory} holds none of the files {', '.join(FILES)}")
     return found
+
+
+def _is_torn(given: dict[str, Any]) -> bool:
+    """Whether a slash in a URL's password ended its host, so that the rest became port and database."""
+    ports = str(given.get("port") or "").replace(",", "")
+    return (ports != "" and not ports.isdecimal()) or "@" in str(given.get("dbname") or "")
 
 
 def _failure(error: Exception, conninfo: str) -> ConnectionFailed:
