@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from jobqueue import queue
+from jobqueue import migrate, queue
 from jobqueue.cli import main
 
 if TYPE_CHECKING:
@@ -22,6 +22,13 @@ if TYPE_CHECKING:
     from services.databases import Database
 
 VERBS = "migrate enqueue worker drain relay stats list show redrive cancel redact sweep maintain up".split()  # noqa: SIM905
+
+
+# What list and show say of a job, in JSON.
+JOB = (
+    "id class kind version status attempts max_attempts priority run_after leased_until key tenant concurrency_key "
+    "actor_id correlation_id last_error reason created_at started_at finished_at"
+)
 
 
 @dataclass(frozen=True)
@@ -36,6 +43,13 @@ class Ended:
         return json.loads(self.out)
 
 
+class Terminal(io.StringIO):
+    """Somebody who types."""
+
+    def isatty(self) -> bool:
+        return True
+
+
 class Cli:
     """`jobqueue` in this process, with JOBQUEUE_DSN set."""
 
@@ -47,9 +61,9 @@ class Cli:
         patch.setenv("JOBQUEUE_DSN", dsn)
         patch.setenv("COLUMNS", "100")
 
-    def __call__(self, *arguments: str, stdin: str = "", **environment: str) -> Ended:
+    def __call__(self, *arguments: str, stdin: str | Terminal = "", **environment: str) -> Ended:
         with self._patch.context() as patch:
-            patch.setattr(sys, "stdin", io.StringIO(stdin))
+            patch.setattr(sys, "stdin", io.StringIO(stdin) if isinstance(stdin, str) else stdin)
             for name, value in environment.items():
                 patch.setenv(name, value)
             code = main(arguments)
@@ -132,7 +146,8 @@ def test_the_life_of_a_job(cli: Cli, database: Database) -> None:
     assert cli("cancel", "1").out == "job 1: it has ended already\n"
     assert cli("redact", "1").out == "redacted 1 jobs\n"
     assert cli("redrive", "--status", "cancelled", "--all", "--dry-run").out == "would redrive 1 jobs\n"
-    assert cli("redrive", "--status", "cancelled", "--all").out == "redrove 0 jobs\n"  # redacted: nothing left to run
+    # It was redacted: nothing is left to run.
+    assert cli("redrive", "--status", "cancelled", "--all", "--yes").out == "redrove 0 jobs\n"
 
 
 def test_many_jobs_from_a_file_are_all_or_none(cli: Cli) -> None:
@@ -150,7 +165,20 @@ def test_many_jobs_from_a_file_are_all_or_none(cli: Cli) -> None:
         ("[1]", "line 1: not an object"),
         ('{"class": "default", "kind": "k"}', "line 1: payload: missing"),
         ('{"class": "default", "kind": "k", "payload": {}, "colour": 1}', "line 1: 'colour' is no field of a job"),
-        ('{"class": "default", "kind": 3, "payload": {}}', "line 1: kind: must be str, not int"),
+        ('{"class": "default", "kind": 3, "payload": {}}', "line 1: kind: must be text, not a whole number"),
+        (
+            '{"class": "default", "kind": "k", "payload": {}, "version": 3e9}',
+            "version: must be a whole number, not a number",
+        ),
+        (
+            '{"class": "default", "kind": "k", "payload": {}, "priority": true}',
+            "priority: must be a whole number, not true",
+        ),
+        ('{"class": "default", "kind": "k", "payload": {}, "version": 3000000000}', "line 1: version: out of range"),
+        (
+            '{"class": "default", "kind": "k", "payload": {}, "run_after": "+99999999d"}',
+            "line 1: run_after: '+99999999d' is too",
+        ),
         ('{"class": "default", "kind": "k", "payload": NaN}', "NaN is not JSON"),
         ('{"class": "default", "kind": "k", "payload": {"a": "\\u0000"}}', "line 1: payload.a: contains a NUL"),
         ('{"class": "default", "kind": "k", "payload": {"a": ' + "9" * 5000 + "}}", "line 1: "),
@@ -176,11 +204,18 @@ def test_a_bad_line_is_named(cli: Cli, line: str, says: str) -> None:
         (["enqueue", "default", "k", "{"], 2, "error: payload: not JSON"),
         (["enqueue", "default", "k"], 2, "CLASS, KIND and PAYLOAD are needed"),
         (["enqueue", "default", "k", "{}", "--run-after", "2030-01-01T00:00"], 2, "has no time zone"),
+        (["enqueue", "default", "k", "{}", "--version", "3000000000"], 2, "Invalid value for '--version'"),
+        (["enqueue", "default", "k", "{}", "--run-after", "+99999999d"], 2, "is too far away"),
+        (["enqueue", "--many", "/nonexistent"], 2, "error: /nonexistent: No such file or directory"),
+        (["migrate", "--check", "--schema", "other"], 2, "run: jobqueue migrate --schema other"),
+        (["migrate", "--check", "--class", "email"], 2, "changes nothing, so it takes no --class"),
+        (["list", "--class", "\udcff"], 2, "an argument is not valid UTF-8"),
+        (["show", "99999999999999999999"], 2, "is no number of a job"),
         (["show", "99"], 1, "there is no job 99"),
         (["cancel", "99"], 1, "there is no job 99"),
         (["redrive"], 2, "give either IDs or filters"),
         (["redrive", "--all", "--spread", "soon"], 2, "--spread: 'soon' is no duration"),
-        (["redrive", "--all", "--status", "done"], 1, "done jobs are redriven only by force"),
+        (["redrive", "--all", "--status", "done"], 2, "done jobs are redriven only by force"),
         (["list", "--status", "lost"], 2, "--status"),
         (["worker"], 2, "app: Field required"),
         (["stats", "--dsn", "host=/nowhere password=canary"], 1, "error: database (host /nowhere, port 5432, "),
@@ -195,6 +230,124 @@ def test_what_is_wrong_is_said_in_one_line(cli: Cli, arguments: list[str], code:
     assert says in ended.err
     assert ended.out == ""
     assert "canary" not in ended.err
+
+
+def test_filters_ask_before_they_redrive(cli: Cli, database: Database) -> None:
+    assert cli("redrive", "--all").out == "redrove 0 jobs\n"  # nothing to do needs no question
+    with database.connect() as conn:
+        ids = [queue.enqueue(conn, "default", "k", {"n": n}).id for n in range(3)]
+        for id_ in ids:
+            queue.cancel(conn, id_)
+    command = ("redrive", "--status", "cancelled", "--class", "default", "--kind", "k")
+    unasked = cli(*command)
+    assert (unasked.code, unasked.out) == (2, "")
+    assert unasked.err.endswith("3 cancelled jobs, and nobody to ask\nhint: add --yes, or look with --dry-run\n")
+    declined = cli(*command, stdin=Terminal("n\n"))
+    assert (declined.code, declined.out) == (1, "")
+    assert declined.err == "Redrive 3 cancelled jobs? [y/N]: error: stopped\n"
+    assert len(cli("list", "--status", "cancelled", "--json").json()) == 3
+    assert cli(*command, stdin=Terminal("y\n")).out == "redrove 3 jobs\n"
+    assert len(cli("list", "--status", "pending", "--json").json()) == 3
+
+
+def test_answers_in_json_keep_their_shape(cli: Cli, database: Database) -> None:
+    assert cli("enqueue", "default", "k", "{}", "--key", "a", "--json").json() == {"id": 1, "created": True}
+    lines = '{"class": "default", "kind": "k", "payload": {}, "key": "%s"}\n'
+    many = cli("enqueue", "--many", "-", "--json", stdin=lines % "a" + lines % "b")
+    assert many.json() == {"created": 1, "existing": 1}
+    stats = cli("stats", "--json").json()
+    assert set(stats) == {"now", "classes", "downstreams", "workers", "database"}
+    assert {"class", "ready", "oldest_age", "in_flight", "scheduled", "dead", "blocked"} <= set(stats["classes"][0])
+    listed = cli("list", "--key", "a", "--json").json()
+    assert [(job["id"], job["status"], job["started_at"]) for job in listed] == [(1, "pending", None)]
+    assert set(listed[0]) == set(JOB.split())
+    with database.connect() as conn:
+        worker = queue.register_worker(conn, "w", "default", [("k", 1)], slots=1).worker
+        job = queue.claim(conn, "default", worker, 1, max_jobs=1)[0]
+        queue.fail(conn, job.id, job.token, "boom", outcome="dead")
+    history = cli("show", str(job.id), "--json").json()["history"]
+    assert [set(attempt) for attempt in history] == [
+        {"number", "budget", "outcome", "reason", "error", "worker", "started_at", "finished_at"}
+    ]
+    assert cli("redrive", "--all", "--dry-run", "--json").json() == {"jobs": 1, "dry_run": True}
+    assert cli("redrive", "--all", "--yes", "--json").json() == {"jobs": 1, "dry_run": False}
+    assert cli("redrive", "1", "--json").json() == [{"id": 1, "result": "skipped: pending"}]
+    assert cli("cancel", "1", "--json").json() == [{"id": 1, "result": "cancelled"}]
+    assert cli("redact", "1", "--json").json() == {"jobs": 1}
+    assert cli("sweep", "--json").json() == {"requeued": 0, "dead": 0, "cancelled": 0, "unparked": 0}
+    assert all(set(done) == {"action", "detail", "rows"} for done in cli("maintain", "--json").json())
+    migrated = cli("migrate", "--check", "--json").json()
+    assert migrated == {"schema": "jobqueue", "version": migrate.latest(), "applied": [], "classes": []}
+    for fails in (["drain", "--socket", "/nonexistent"], ["show", "99"], ["list", "--limit", "x"], ["nonsense"]):
+        assert set(json.loads(cli(*fails, "--json").err)) == {"error", "hint"}
+
+
+def test_no_secret_is_ever_printed(cli: Cli, database: Database, tmp_path: Path) -> None:
+    secret = "canary-p@ss:w/o%rd"
+    for name, value in {"host": "127.0.0.1", "port": "1", "dbname": "shop", "user": "u", "password": secret}.items():
+        (tmp_path / name).write_text(value)
+    payload = json.dumps({"card": secret})
+    line = json.dumps({"class": "default", "kind": "k", "payload": {"card": secret}})
+    tried = [
+        cli("stats", "--dsn-dir", str(tmp_path)),
+        cli("stats", "--dsn", "postgresql://u:canary-p%40ss@127.0.0.1:1/shop"),
+        cli("stats", "--dsn", f"postgresql://u:{secret}@127.0.0.1:1/shop"),
+        cli("stats", JOBQUEUE_DSN="", PGHOST="127.0.0.1", PGPORT="1", PGPASSWORD=secret),
+        cli("worker", "--app", "a:b", "--class", "default", "--dsn", f"canary={secret}"),
+        cli("enqueue", "default", "k", payload[:-1]),
+        cli("enqueue", "nope", "k", payload),
+        cli("enqueue", "default", "k", payload, "--key", "a"),
+        cli("enqueue", "default", "k", '{"card": "canary-2"}', "--key", "a"),
+        cli("enqueue", "--many", "-", stdin=line[:-1]),
+        cli("enqueue", "--many", "-", stdin=line.replace('"kind"', '"kinds"')),
+        cli("list", "--json"),
+        cli("list"),
+        cli("show", "1"),
+        cli("show", "1", "--json"),
+        cli("stats", "--json"),
+    ]
+    assert [ended.code for ended in tried] == [1, 1, 2, 1, 2, 2, 2, 0, 1, 2, 2, 0, 0, 0, 0, 0]
+    assert not [ended for ended in tried if "canary" in ended.out + ended.err]
+    assert "canary" in cli("show", "1", "--show-payload").out
+    with database.connect() as conn:
+        assert conn.execute("SELECT count(*) FROM jobqueue.jobs").fetchone() == (1,)
+
+
+def test_a_fault_of_our_own_is_one_line_too(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise KeyError("canary")
+
+    monkeypatch.setattr("jobqueue.queue.snapshot", fail)
+    ended = cli("stats")
+    assert (ended.code, ended.err.splitlines()[0]) == (1, "error: this is a mistake in jobqueue: KeyError")
+    assert "canary" not in ended.err
+    with pytest.raises(KeyError):
+        cli("stats", JOBQUEUE_TRACEBACK="1")
+
+
+def test_help_needs_neither_the_driver_nor_the_worker() -> None:
+    check = (
+        "import sys; from jobqueue.cli import main; main(['--help']);"
+        " sys.exit(', '.join({'psycopg', 'pydantic', 'structlog', 'prometheus_client'} & set(sys.modules)))"
+    )
+    ended = subprocess.run([sys.executable, "-c", check], capture_output=True, text=True, timeout=60, check=False)
+    assert ended.stderr.strip() == ""
+    assert "Usage: jobqueue" in ended.stdout
+
+
+def test_ctrl_c_ends_it_quietly(database: Database) -> None:
+    environment = os.environ | {"JOBQUEUE_DSN": database.dsn}
+    code = (
+        "import os, signal, sys, jobqueue.cli\n"
+        "class Asked:\n"
+        "    def __iter__(self): os.kill(os.getpid(), signal.SIGINT); return iter(())\n"
+        "sys.stdin = Asked()\n"
+        "sys.exit(jobqueue.cli.main(['enqueue', '--many', '-']))\n"
+    )
+    ended = subprocess.run(
+        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, timeout=60, check=False
+    )
+    assert (ended.returncode, ended.stdout, ended.stderr) == (130, "", "")
 
 
 def test_with_json_an_error_is_json_too(cli: Cli) -> None:

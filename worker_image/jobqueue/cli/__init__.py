@@ -36,6 +36,6 @@ def main(argv: Sequence[str] | None = None) -> int:
         # The reader has gone (| head); leave nothing to flush at exit, and be as quiet as any filter.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 128 + signal.SIGPIPE
-    except Exception as error:  # noqa: BLE001 - sorted into one line and a status, or raised again
+    except Exception as error:  # noqa: BLE001 - sorted into one line and a status
         return report(error, as_json=as_json)
     return status if isinstance(status, int) else 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import sys
 
@@ -32,7 +33,7 @@ class Refused(JobQueueError):  # noqa: N818 - what the command says, not a fault
 
 
 def report(error: Exception, *, as_json: bool) -> int:  # noqa: PLR0911 - one a kind of error
-    """Write what went wrong to standard error; return the exit status. Raises what nobody foresaw."""
+    """Write what went wrong to standard error; return the exit status."""
     if isinstance(error, typer.Exit):
         return int(error.exit_code)
     if isinstance(error, typer.Abort):
@@ -52,7 +53,11 @@ def report(error: Exception, *, as_json: bool) -> int:  # noqa: PLR0911 - one a 
         hint = f"{context.command_path} --help" if context is not None else None
         return _say(error.format_message(), hint, WRONG, as_json=as_json)
     if isinstance(error, OSError):
-        return _say(f"{error.filename or ''}: {error.strerror}".lstrip(": "), None, FAILED, as_json=as_json)
+        named = error.filename is not None  # a file that the command line asks for
+        message = f"{error.filename}: {error.strerror}" if named else str(error.strerror or error)
+        return _say(message, None, WRONG if named else FAILED, as_json=as_json)
+    if isinstance(error, UnicodeEncodeError):
+        return _say("an argument is not valid UTF-8", None, WRONG, as_json=as_json)
     return _from_driver(error, as_json=as_json)
 
 
@@ -60,7 +65,11 @@ def _from_driver(error: Exception, *, as_json: bool) -> int:
     import psycopg  # noqa: PLC0415 - heavy, and only here
 
     if not isinstance(error, psycopg.Error):
-        raise error
+        if os.environ.get("JOBQUEUE_TRACEBACK"):
+            raise error
+        # Not its message: nobody has checked what that may quote.
+        hint: str | None = "please report it, with what JOBQUEUE_TRACEBACK=1 shows"
+        return _say(f"this is a mistake in jobqueue: {type(error).__name__}", hint, FAILED, as_json=as_json)
     message = error.diag.message_primary or str(error).partition("\n")[0] or type(error).__name__
     hint = None
     if isinstance(error, psycopg.errors.InsufficientPrivilege):

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from jobqueue.cli.place import AsJson, Dsn, DsnDir, Schema, connection
+from jobqueue.cli.place import AsJson, Dsn, DsnDir, Id, Schema, connection
 from jobqueue.cli.writing import printable, show_seconds, show_time, write, write_json, write_table
 from jobqueue.errors import UnknownJob
 
@@ -38,7 +38,10 @@ def stats(
     schema: Schema = "jobqueue",
     as_json: AsJson = False,  # noqa: FBT002 - an option
 ) -> None:
-    """Say how each class does: depth, oldest age against its target, in flight, dead, and what is blocked by what."""
+    """Say how each class does: depth, oldest age against its target, in flight, dead, and what is blocked by what.
+
+    Example: jobqueue stats
+    """
     with connection(dsn, dsn_dir, schema) as conn:
         from jobqueue import queue, signals  # noqa: PLC0415 - heavy
 
@@ -138,14 +141,17 @@ def list_(
 
 
 def show(
-    id_: Annotated[int, typer.Argument(metavar="ID", help="The job's number.")],
+    id_: Id,
     show_payload: ShowPayload = False,  # noqa: FBT002 - an option
     dsn: Dsn = None,
     dsn_dir: DsnDir = None,
     schema: Schema = "jobqueue",
     as_json: AsJson = False,  # noqa: FBT002 - an option
 ) -> None:
-    """Show one job with all its attempts."""
+    """Show one job with all its attempts.
+
+    Example: jobqueue show 12345
+    """
     with connection(dsn, dsn_dir, schema) as conn:
         jobs = _select(conn, schema, {"id": id_}, limit=1, payload=show_payload)
         if not jobs:

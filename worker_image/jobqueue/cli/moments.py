@@ -25,7 +25,10 @@ def moment(text: str, *, option: str) -> datetime:
     """Read an ISO 8601 time with a zone, or +10m (from now) or -1h (ago). Raises Refused naming the option."""
     if text[:1] in "+-" and text[1:]:
         span = duration(text[1:], option=option)
-        return datetime.now(UTC) + (span if text[0] == "+" else -span)
+        try:
+            return datetime.now(UTC) + (span if text[0] == "+" else -span)
+        except OverflowError:
+            raise Refused(f"{option}: {text!r} is too far away", hint="write +10m, +7d or -1h") from None
     try:
         found = datetime.fromisoformat(text)
     except ValueError:

@@ -26,6 +26,17 @@ DsnDir = Annotated[
     ),
 ]
 Schema = Annotated[str, typer.Option("--schema", envvar="JOBQUEUE_SCHEMA", help="Schema of the queue.")]
+
+
+def job_number(text: str) -> int:
+    """Read a job's number."""
+    number = int(text) if text.isascii() and text.isdigit() and len(text) < 20 else 0  # noqa: PLR2004 - a bigint's digits
+    if not 0 < number < 2**63:
+        raise typer.BadParameter(f"{text[:40]!r} is no number of a job")
+    return number
+
+
+Id = Annotated[int, typer.Argument(metavar="ID", parser=job_number, help="The job's number.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Answer in JSON.")]
 
 

@@ -40,15 +40,26 @@ _FIELDS = {
 }
 
 
+_NEEDED = ("class", "kind", "payload")
+_JSON_TYPES: dict[type, str] = {
+    str: "text",
+    int: "a whole number",
+    float: "a number with a fraction",
+    bool: "true or false",
+    dict: "an object",
+    list: "a list",
+}
+
+
 def register(app: typer.Typer) -> None:
     """Add the commands."""
     app.command("enqueue")(enqueue)
 
 
 def enqueue(
-    class_: Annotated[str | None, typer.Argument(metavar="[CLASS]", help="Job class, the pool that runs it.")] = None,
-    kind: Annotated[str | None, typer.Argument(metavar="[KIND]", help="The handler's name.")] = None,
-    payload: Annotated[str | None, typer.Argument(metavar="[PAYLOAD]", help="JSON, or - for standard input.")] = None,
+    class_: Annotated[str | None, typer.Argument(metavar="CLASS", help="Job class, the pool that runs it.")] = None,
+    kind: Annotated[str | None, typer.Argument(metavar="KIND", help="The handler's name.")] = None,
+    payload: Annotated[str | None, typer.Argument(metavar="PAYLOAD", help="JSON, or - for standard input.")] = None,
     many: Annotated[
         Path | None,
         typer.Option(
@@ -57,7 +68,7 @@ def enqueue(
             help="A JSON object a line (class, kind, payload, version, key, …), or - for standard input; all or none.",
         ),
     ] = None,
-    version: Annotated[int, typer.Option(help="Version of the payload's schema.")] = 1,
+    version: Annotated[int, typer.Option(help="Version of the payload's schema.", min=0, max=2**31 - 1)] = 1,
     key: Annotated[str | None, typer.Option(help="Idempotency key within the kind.")] = None,
     run_after: Annotated[str | None, typer.Option(metavar="TIME", help="Not before: an ISO time, or +10m.")] = None,
     priority: Annotated[int, typer.Option(help="Higher first.", min=-100, max=100)] = 0,
@@ -74,6 +85,8 @@ def enqueue(
     """Enqueue one job, or many from a file.
 
     Example: jobqueue enqueue email invoice.email '{"invoice_id": 7}' --key invoice-7
+
+    Example: jobqueue enqueue --many jobs.ndjson
     """
     if many is not None:
         if class_ is not None:
@@ -156,9 +169,14 @@ def _job(line: str, number: int) -> NewJob:
         wanted = _FIELDS.get(name)
         if wanted is None:
             raise Refused(f"{at}: {name[:50]!r} is no field of a job", hint=f"known are {', '.join(_FIELDS)}")
+        if wanted is int and type(given) is int and not -(2**31) <= given < 2**31:
+            raise Refused(f"{at}: {name}: out of range", hint="write a number below 2147483648")
         if given is not None and (not isinstance(given, wanted) or (wanted is int and isinstance(given, bool))):
-            raise Refused(f"{at}: {name}: must be {wanted.__name__}, not {type(given).__name__}")
-    for name in ("class", "kind", "payload"):
+            raise Refused(
+                f"{at}: {name}: must be {_JSON_TYPES[wanted]}, not {_JSON_TYPES.get(type(given), 'a number')}",
+                hint=f"write {_JSON_TYPES[wanted]}, or leave {name} out" if name not in _NEEDED else None,
+            )
+    for name in _NEEDED:
         if name not in value:
             raise Refused(f"{at}: {name}: missing", hint='write {"class": …, "kind": …, "payload": …} on each line')
     if value.get("run_after") is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from datetime import datetime, timedelta  # noqa: TC003 - typer evaluates the annotations
 from typing import Annotated, Any, Literal
 
@@ -9,10 +10,10 @@ import typer
 
 from jobqueue.cli.failure import FAILED, Refused
 from jobqueue.cli.moments import duration, moment
-from jobqueue.cli.place import AsJson, Dsn, DsnDir, Schema, connection
+from jobqueue.cli.place import AsJson, Dsn, DsnDir, Schema, connection, job_number
 from jobqueue.cli.writing import write, write_json
 
-Ids = Annotated[list[int], typer.Argument(metavar="ID…", help="Numbers of jobs.")]
+Ids = Annotated[list[int], typer.Argument(metavar="ID", parser=job_number, help="Numbers of jobs.")]
 
 
 def register(app: typer.Typer) -> None:
@@ -23,7 +24,9 @@ def register(app: typer.Typer) -> None:
 
 
 def redrive(
-    ids: Annotated[list[int] | None, typer.Argument(metavar="[ID…]", help="Numbers of jobs; or give filters.")] = None,
+    ids: Annotated[
+        list[int] | None, typer.Argument(metavar="ID", parser=job_number, help="Numbers of jobs; or give filters.")
+    ] = None,
     all_: Annotated[bool, typer.Option("--all", help="Every job of --status, whatever its class.")] = False,  # noqa: FBT002
     class_: Annotated[str | None, typer.Option("--class", metavar="NAME", help="Filter: this class.")] = None,
     kind: Annotated[str | None, typer.Option(help="Filter: this kind.")] = None,
@@ -40,6 +43,7 @@ def redrive(
         str, typer.Option(metavar="DURATION", help="Make them due at random moments within this.")
     ] = "0s",
     force: Annotated[bool, typer.Option("--force", help="Redrive jobs that are done, too.")] = False,  # noqa: FBT002
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask, when filters are given.")] = False,  # noqa: FBT002
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only count what the filters find.")] = False,  # noqa: FBT002
     dsn: Dsn = None,
     dsn_dir: DsnDir = None,
@@ -48,7 +52,7 @@ def redrive(
 ) -> None:
     """Bring dead or cancelled jobs back to pending, with a fresh budget of attempts.
 
-    Effects that a job has recorded are not done twice.
+    Effects that a job has recorded are not done twice. With filters it asks first, unless --yes is given.
 
     Example: jobqueue redrive --class email --error-like '%timeout%' --spread 10m
     """
@@ -59,13 +63,16 @@ def redrive(
     filtered = all_ or any(value is not None for value in filters.values())
     if bool(ids) == filtered:
         raise Refused("redrive: give either IDs or filters", hint="jobqueue redrive 7, or --class email, or --all")
+    if status == "done" and not force:
+        raise Refused("redrive: done jobs are redriven only by force", hint="add --force if they must run again")
     with connection(dsn, dsn_dir, schema) as conn:
         if ids:
             _redrive_ids(conn, schema, ids, over, force=force, as_json=as_json)
             return
-        if dry_run:
-            number = _count(conn, schema, status, filters, limit)
-        else:
+        number = 0 if yes else _count(conn, schema, status, filters, limit)
+        if not yes and not dry_run and number:
+            _ask(number, status)
+        if not dry_run and (yes or number):
             from jobqueue import queue  # noqa: PLC0415 - the driver is heavy; --help needs none
 
             number = queue.redrive_where(
@@ -87,6 +94,16 @@ def redrive(
         write(
             f"{'would redrive' if dry_run else 'redrove'} {number} jobs" + (" (the limit)" if number == limit else "")
         )
+
+
+def _ask(number: int, status: str) -> None:
+    if not sys.stdin.isatty():
+        raise Refused(f"redrive: {number} {status} jobs, and nobody to ask", hint="add --yes, or look with --dry-run")
+    # Not typer's: its prompt leaves a blank on standard output, which may be read as JSON.
+    sys.stderr.write(f"Redrive {number} {status} jobs? [y/N]: ")
+    sys.stderr.flush()
+    if sys.stdin.readline().strip().lower() not in {"y", "yes"}:
+        raise typer.Abort
 
 
 def _redrive_ids(conn: Any, schema: str, ids: list[int], spread: timedelta, *, force: bool, as_json: bool) -> None:
@@ -127,6 +144,8 @@ def cancel(
     """Cancel jobs: a pending one at once; a running one is asked to stop, and ends when its handler has.
 
     Exit status 1 when one of them does not exist; one that has ended is left as it is.
+
+    Example: jobqueue cancel 12345
     """
     with connection(dsn, dsn_dir, schema) as conn:
         from jobqueue import queue  # noqa: PLC0415 - the driver is heavy; --help needs none
@@ -155,6 +174,8 @@ def redact(
     """Remove what ended jobs said: payload, trace context, checkpoint and errors, for good.
 
     That they ran, when, and with which outcome stays. They cannot be redriven then.
+
+    Example: jobqueue redact 12345 12346
     """
     with connection(dsn, dsn_dir, schema) as conn:
         from jobqueue import queue  # noqa: PLC0415 - the driver is heavy; --help needs none

@@ -35,6 +35,9 @@ def migrate(
     manifest: Annotated[
         Path | None, typer.Option("--manifest", metavar="FILE", help="Register the classes and limits of a manifest.")
     ] = None,
+    check: Annotated[  # noqa: FBT002 - an option
+        bool, typer.Option("--check", help="Change nothing; exit status 2 unless the schema fits this release.")
+    ] = False,
     as_json: AsJson = False,  # noqa: FBT002 - an option
 ) -> None:
     """Create or upgrade the queue's tables, functions and roles; safe to repeat, and while workers run.
@@ -43,16 +46,26 @@ def migrate(
     """
     from jobqueue import migrate as migrations  # noqa: PLC0415 - the driver is heavy; --help needs none
 
+    if check:
+        if classes or manifest is not None:
+            raise Refused("--check: changes nothing, so it takes no --class and no --manifest")
+        with connection(dsn, dsn_dir, schema):
+            _answer(schema, migrations.latest(), [], [], as_json=as_json)
+        return
     limits, settings = _read_manifest(manifest) if manifest is not None else ({}, {})
     with connection(dsn, dsn_dir, schema, check=False) as conn:
         applied = migrations.apply(conn, schema=schema, role_prefix=role_prefix)
         registered = _register(conn, schema, limits, {**{name: {} for name in classes or ()}, **settings})
+    _answer(schema, migrations.latest(), applied, registered, as_json=as_json)
+
+
+def _answer(schema: str, version: int, applied: list[str], registered: list[str], *, as_json: bool) -> None:
     if as_json:
-        write_json({"schema": schema, "version": migrations.latest(), "applied": applied, "classes": registered})
+        write_json({"schema": schema, "version": version, "applied": applied, "classes": registered})
         return
     for name in applied:
         write(f"applied {name}")
-    write(f"schema {schema} is at version {migrations.latest()}" + ("" if applied else " (it was before)"))
+    write(f"schema {schema} is at version {version}" + ("" if applied else " (it was before)"))
     for name in registered:
         write(f"class {name} is registered")
 

@@ -8,11 +8,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from jobqueue.cli.place import AsJson  # noqa: TC001 - typer evaluates the annotations
+from jobqueue.cli.writing import write_json
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from pydantic.fields import FieldInfo
 
+_LogJson = Annotated[
+    bool | None, typer.Option("--json", help="The same as --log-format json; errors too.", show_default=False)
+]
 _DRAIN_SOCKET = "/tmp/jobqueue-drain.sock"  # noqa: S108 - the worker makes it with mode 0600
 _WORKER_HELP = """Run a worker: claim jobs of one class, run their handlers, acknowledge.
 
@@ -45,14 +51,19 @@ def drain(
         float | None,
         typer.Option(min=0, metavar="SECONDS", help="Wait so long at most. Default: until it has drained."),
     ] = None,
+    as_json: AsJson = False,  # noqa: FBT002 - an option
 ) -> None:
     """Drain the worker on this machine and wait until it has; what a preStop hook runs.
 
     Asking twice changes nothing. Exit status 0: drained; 1: no worker there, or time was up.
+
+    Example: jobqueue drain --timeout 60
     """
     from jobqueue.worker.drain import request  # noqa: PLC0415 - the extra may be missing
 
-    raise typer.Exit(request(socket, timeout))
+    request(socket, timeout)
+    if as_json:
+        write_json({"drained": True})
 
 
 def _unexpanded() -> None:
@@ -65,7 +76,7 @@ def _worker_command() -> Callable[..., None]:
     def run(**given: Any) -> None:
         from jobqueue.worker import settings, supervisor  # noqa: PLC0415 - heavy
 
-        raise typer.Exit(supervisor.main(settings.load(**given)))
+        raise typer.Exit(supervisor.main(settings.load(**_formatted(given))))
 
     return _with_options(run, WorkerSettings.model_fields)
 
@@ -74,19 +85,25 @@ def _relay_command() -> Callable[..., None]:
     from jobqueue.wakeup import relaying  # noqa: PLC0415 - heavy
 
     def run(**given: Any) -> None:
-        relaying.main(relaying.load(**given))
+        relaying.main(relaying.load(**_formatted(given)))
 
     return _with_options(run, relaying.RelaySettings.model_fields)
 
 
+def _formatted(given: dict[str, Any]) -> dict[str, Any]:
+    as_json = given.pop("as_json")
+    return given | {"log_format": "json"} if as_json else given
+
+
 def _with_options(run: Callable[..., None], fields: Mapping[str, FieldInfo]) -> Callable[..., None]:
+    options = {name: _option(name, field) for name, field in fields.items()} | {"as_json": _LogJson}
     run.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
         [
-            inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=_option(name, field))
-            for name, field in fields.items()
+            inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=option)
+            for name, option in options.items()
         ]
     )
-    run.__annotations__ = {name: _option(name, field) for name, field in fields.items()}
+    run.__annotations__ = options
     return run
 
 

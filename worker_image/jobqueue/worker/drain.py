@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import socket
-import sys
 from typing import TYPE_CHECKING
 
 import structlog
+
+from jobqueue.errors import JobQueueError
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -20,11 +21,15 @@ _ASK = b"drain\n"
 _DONE = b"drained\n"
 
 
-def request(path: Path, timeout: float | None = None) -> int:
-    """Drain the worker that listens at `path`; block until it has drained, for `timeout` seconds at most.
+class NotDrained(JobQueueError):  # noqa: N818 - reads as a fact, like the others of its tree
+    """The worker has not drained: nobody listens, it ended otherwise, or time was up."""
 
-    Returns an exit status: 0 drained, 1 not (nobody listens, it ended otherwise, or time was up; said on standard
-    error). Asking again while it drains only waits with the first.
+
+def request(path: Path, timeout: float | None = None) -> None:
+    """Drain the worker that listens at `path`; return when it has drained.
+
+    Asking again while it drains only waits with the first. Raises NotDrained after `timeout` seconds (None: never),
+    when nobody listens, and when the worker ends otherwise.
     """
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as client:
         client.settimeout(timeout)
@@ -38,15 +43,11 @@ def request(path: Path, timeout: float | None = None) -> int:
                     break
                 answer += part
         except TimeoutError:
-            print(f"drain: not drained within {timeout:g} s", file=sys.stderr)  # noqa: T201 - a command's output
-            return 1
+            raise NotDrained(f"drain: not drained within {timeout:g} s") from None
         except OSError as error:
-            print(f"drain: no worker listens at {path}: {error.strerror or error}", file=sys.stderr)  # noqa: T201
-            return 1
-    if answer == _DONE:
-        return 0
-    print("drain: the worker ended before it said that it had drained", file=sys.stderr)  # noqa: T201
-    return 1
+            raise NotDrained(f"drain: no worker listens at {path}: {error.strerror or error}") from None
+    if answer != _DONE:
+        raise NotDrained("drain: the worker ended before it said that it had drained")
 
 
 class DrainServer:
