@@ -556,7 +556,7 @@ def job_tokens(model: Model, token: int) -> int:
     return len(holder.tokens)
 
 
-@pytest.mark.timeout(max(120, SEQUENCES))
+@pytest.mark.timeout(max(120, 5 * SEQUENCES))
 def test_all_transitions_agree_with_the_model(direct: Stage) -> None:
     QueueMachine.stage = direct
     QueueMachine.steps = {}

@@ -61,14 +61,13 @@ def own(database: Database) -> Iterator[Stage]:
 
 
 def _staged(database: Database) -> Iterator[Stage]:
-    with database.connect() as admin:
-        admin.execute(EMPTY)
-    yield from _opened(database)
+    yield from _opened(database, EMPTY)
 
 
-def _opened(database: Database) -> Iterator[Stage]:
+def _opened(database: Database, first: str = "") -> Iterator[Stage]:
     made = Stage.on(database)
     try:
+        made.admin.execute(first)
         made.define("c")
         yield made
     finally:

@@ -201,18 +201,18 @@ def test_any_error_text_is_recorded_bounded(stage: Stage, number: int) -> None:
     assert len(facts.reason or "") <= 2000
 
 
-def test_any_reason_of_a_release_is_recorded(stage: Stage) -> None:
-    job = stage.enqueue()
-    claimed = stage.worker().claim_one()
-    assert queue.release(stage.conn, job, claimed.token, reason="\x00\ud800" * 5000) == "released"
-    assert stage.one("SELECT length(reason) FROM jobqueue.attempt") == 2000
+def test_any_reason_of_a_release_is_recorded(direct: Stage) -> None:
+    job = direct.enqueue()
+    claimed = direct.worker().claim_one()
+    assert queue.release(direct.conn, job, claimed.token, reason="\x00\ud800" * 5000) == "released"
+    assert direct.one("SELECT length(reason) FROM jobqueue.attempt") == 2000
 
 
-def test_plain_sql_errors_are_bounded_too(stage: Stage) -> None:
-    job = stage.enqueue()
-    claimed = stage.worker().claim_one()
-    stage.admin.execute("SELECT jobqueue.fail(%s, %s, repeat('x', 5000), 'dead')", [job, claimed.token])
-    assert len(stage.job(job).last_error or "") == 2000
+def test_plain_sql_errors_are_bounded_too(direct: Stage) -> None:
+    job = direct.enqueue()
+    claimed = direct.worker().claim_one()
+    direct.admin.execute("SELECT jobqueue.fail(%s, %s, repeat('x', 5000), 'dead')", [job, claimed.token])
+    assert len(direct.job(job).last_error or "") == 2000
 
 
 @pytest.mark.parametrize(
@@ -224,59 +224,59 @@ def test_plain_sql_errors_are_bounded_too(stage: Stage) -> None:
         "null",
     ],
 )
-def test_a_checkpoint_that_could_not_be_read_back_is_refused(stage: Stage, state: str) -> None:
-    job = stage.enqueue()
-    claimed = stage.worker().claim_one()
+def test_a_checkpoint_that_could_not_be_read_back_is_refused(direct: Stage, state: str) -> None:
+    job = direct.enqueue()
+    claimed = direct.worker().claim_one()
     with pytest.raises(psycopg.DatabaseError) as refused:
-        stage.admin.execute(f"SELECT jobqueue.checkpoint(%s, %s, {state})", [job, claimed.token])
+        direct.admin.execute(f"SELECT jobqueue.checkpoint(%s, %s, {state})", [job, claimed.token])
     assert refused.value.sqlstate == "JQ003"
-    assert queue.complete(stage.conn, job, claimed.token) == "done"
+    assert queue.complete(direct.conn, job, claimed.token) == "done"
 
 
 # --- the other verbs' arguments ---
 
 
 @pytest.mark.parametrize("outcome", ["done", "lost", ""])
-def test_fail_takes_three_outcomes(stage: Stage, outcome: str) -> None:
-    job = stage.enqueue()
-    claimed = stage.worker().claim_one()
+def test_fail_takes_three_outcomes(direct: Stage, outcome: str) -> None:
+    job = direct.enqueue()
+    claimed = direct.worker().claim_one()
     with pytest.raises(InvalidInput, match="outcome: "):
-        queue.fail(stage.conn, job, claimed.token, "boom", outcome=outcome)
-    assert stage.status(job) == "running"
+        queue.fail(direct.conn, job, claimed.token, "boom", outcome=outcome)
+    assert direct.status(job) == "running"
 
 
 @pytest.mark.parametrize("after", [timedelta(seconds=-1), timedelta(days=366)])
-def test_retry_after_is_bounded(stage: Stage, after: timedelta) -> None:
-    job = stage.enqueue()
-    claimed = stage.worker().claim_one()
+def test_retry_after_is_bounded(direct: Stage, after: timedelta) -> None:
+    job = direct.enqueue()
+    claimed = direct.worker().claim_one()
     with pytest.raises(InvalidInput, match="retry_after: "):
-        queue.fail(stage.conn, job, claimed.token, "boom", retry_after=after)
+        queue.fail(direct.conn, job, claimed.token, "boom", retry_after=after)
 
 
 @pytest.mark.parametrize("until", ["infinity", "-infinity", "0044-03-15 BC", "294276-01-01"])
-def test_snooze_until_a_time_that_can_come(stage: Stage, until: str) -> None:
-    job = stage.enqueue()
-    claimed = stage.worker().claim_one()
+def test_snooze_until_a_time_that_can_come(direct: Stage, until: str) -> None:
+    job = direct.enqueue()
+    claimed = direct.worker().claim_one()
     with pytest.raises(psycopg.DatabaseError, match="until: "):
-        stage.admin.execute("SELECT jobqueue.snooze(%s, %s, %s)", [job, claimed.token, until])
-    assert stage.status(job) == "running"
+        direct.admin.execute("SELECT jobqueue.snooze(%s, %s, %s)", [job, claimed.token, until])
+    assert direct.status(job) == "running"
 
 
 @pytest.mark.parametrize("max_jobs", [0, -1, 10_001])
-def test_claim_takes_1_to_10_000(stage: Stage, max_jobs: int) -> None:
+def test_claim_takes_1_to_10_000(direct: Stage, max_jobs: int) -> None:
     with pytest.raises(InvalidInput, match="max_jobs: "):
-        stage.worker().claim(max_jobs)
+        direct.worker().claim(max_jobs)
 
 
 @pytest.mark.parametrize("lease", [timedelta(0), timedelta(seconds=-1), timedelta(days=2)])
-def test_leases_are_bounded(stage: Stage, lease: timedelta) -> None:
-    worker = stage.worker()
-    stage.enqueue()
+def test_leases_are_bounded(direct: Stage, lease: timedelta) -> None:
+    worker = direct.worker()
+    direct.enqueue()
     with pytest.raises(InvalidInput, match="lease: "):
         worker.claim(lease=lease)
     claimed = worker.claim_one()
     with pytest.raises(InvalidInput, match="lease: "):
-        queue.extend(stage.conn, worker.id, [claimed.id], [claimed.token], lease=lease)
+        queue.extend(direct.conn, worker.id, [claimed.id], [claimed.token], lease=lease)
 
 
 SETTINGS: dict[str, Any] = {
