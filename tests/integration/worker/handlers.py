@@ -14,7 +14,7 @@ from typing import Any
 import psycopg
 import pydantic
 
-from jobqueue import App, Dead, Job, Retry, Snooze, SyncJob
+from jobqueue import App, Dead, Job, Retry, Snooze, StaleLease, SyncJob
 
 app = App()
 
@@ -201,3 +201,43 @@ def cancellable(job: SyncJob[Any]) -> None:
             mark(job, "saw the cancellation")
             raise RuntimeError("stopped")
         time.sleep(0.02)
+
+
+@app.handler("transaction.own")
+async def transaction_own(job: Job[Any]) -> None:
+    """On a connection of the handler's own: first one that is busy, then an idle one."""
+    async with await psycopg.AsyncConnection.connect(os.environ["TEST_DSN"]) as connection:
+        await connection.execute("SELECT 1")
+        try:
+            async with job.transaction(connection):
+                raise AssertionError
+        except RuntimeError as error:
+            mark(job, str(error))
+        await connection.rollback()
+        async with job.transaction(connection) as tx:
+            assert tx.connection is connection
+            await tx.execute("INSERT INTO effects VALUES (%s, %s)", (job.id, job.attempt))
+    try:
+        async with job.transaction():
+            pass
+    except StaleLease:
+        mark(job, "nothing after the acknowledgement")
+
+
+@app.handler("transaction.unacknowledged")
+async def transaction_unacknowledged(job: Job[Any]) -> None:
+    """Two effects, each committed for itself; the second attempt skips the first."""
+    async with job.transaction(ack=False) as tx:
+        if await tx.once(f"first-{job.id}"):
+            await tx.execute("INSERT INTO effects VALUES (%s, %s)", (job.id, job.attempt))
+    if job.attempt == 1:
+        raise Retry(after=0)
+
+
+@app.handler("transaction.broken")
+async def transaction_broken(job: Job[Any]) -> None:
+    async with job.transaction() as tx:
+        await tx.once(f"effect-{job.id}")
+        await tx.execute("INSERT INTO effects VALUES (%s, %s)", (job.id, job.attempt))
+        if job.attempt == 1:
+            raise ValueError("rolled back")

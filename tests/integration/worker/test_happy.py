@@ -136,3 +136,33 @@ def test_system_exit_in_a_handler_ends_the_attempt_and_nothing_else(
     assert "SystemExit" in jobs.until(job, "dead")["last_error"]
     assert jobs.until(neighbour, "done")["attempts"] == 1
     assert len(worker.events("runner started")) == 1
+
+
+def test_transaction_takes_the_handlers_own_connection_when_it_is_idle(
+    jobs: Jobs, worker_process: Callable[..., Worker]
+) -> None:
+    worker_process()
+    job = jobs.add("transaction.own")
+    (busy, after) = jobs.until_seen(job, "%", count=2)
+    assert "INTRANS" in busy[1]
+    assert after[1] == "nothing after the acknowledgement"
+    assert (jobs.row(job)["status"], jobs.row(job)["attempts"]) == ("done", 1)
+    assert jobs.value("SELECT attempt FROM effects WHERE job_id = %s", job) == 1
+
+
+def test_effect_without_acknowledgement_is_kept_and_skipped_next_time(
+    jobs: Jobs, worker_process: Callable[..., Worker]
+) -> None:
+    worker_process()
+    job = jobs.add("transaction.unacknowledged")
+    assert jobs.until(job, "done")["attempts"] == 2
+    assert jobs.value("SELECT attempt FROM effects WHERE job_id = %s", job) == 1
+
+
+def test_exception_inside_the_transaction_undoes_effect_and_key(
+    jobs: Jobs, worker_process: Callable[..., Worker]
+) -> None:
+    worker_process()
+    job = jobs.add("transaction.broken")
+    assert jobs.until(job, "done")["attempts"] == 2
+    assert jobs.value("SELECT attempt FROM effects WHERE job_id = %s", job) == 2

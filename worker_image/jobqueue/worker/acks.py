@@ -16,6 +16,7 @@ import structlog
 from jobqueue import queue
 from jobqueue.errors import QueueError
 from jobqueue.worker import pipe
+from jobqueue.worker.clock import now
 from jobqueue.worker.link import first_line
 
 if TYPE_CHECKING:
@@ -37,12 +38,15 @@ LATEST = datetime(9999, 1, 1, tzinfo=UTC)  # for a Snooze beyond what a datetime
 class Acks:
     """Collects what became of jobs and tells the database."""
 
-    def __init__(self, link: Link, workload: Workload, counts: Counts, to_supervisor: Pipe, schema: str) -> None:
+    def __init__(
+        self, link: Link, workload: Workload, counts: Counts, to_supervisor: Pipe, schema: str, *, log_jobs: bool
+    ) -> None:
         self._link = link
         self._workload = workload
         self._counts = counts
         self._pipe = to_supervisor
         self._schema = schema
+        self._log_jobs = log_jobs
         self._done: list[Held] = []
         self._faults: list[tuple[Held, Fault]] = []
         self._more = asyncio.Event()
@@ -148,6 +152,7 @@ class Acks:
             self._counts.acked(result, number)
         if released is not None:
             self._counts.gave_back(released, len(rows) - stale)
+            self._log_released(batch, released)
         if stale:
             self._counts.stale += stale
             by_id = {held.id: held for held in batch}
@@ -163,6 +168,22 @@ class Acks:
                     )
         self._drop(batch)
         self.on_answer()
+
+    def _log_released(self, batch: Sequence[Held], reason: str) -> None:
+        if not self._log_jobs:
+            log.info("released", jobs=len(batch), reason=reason)
+            return
+        for held in batch:
+            claimed = held.claimed
+            log.info(
+                "released",
+                job_id=held.id,
+                kind=claimed.kind,
+                attempt=claimed.attempt,
+                correlation_id=claimed.correlation_id,
+                reason=reason,
+                duration=round(now() - held.started, 6) if held.started else 0.0,
+            )
 
     def _drop(self, batch: Sequence[Held]) -> None:
         held = self._workload.held

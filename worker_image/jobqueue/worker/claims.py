@@ -87,12 +87,13 @@ class Claims:
 
     def permit(self, *, allowed: bool) -> None:
         """Claim from now on, or no longer."""
-        if allowed and not self._stopping:
-            if not self._permitted.is_set():
-                self._permitted.set()
-                self._wakeup.wake()
-        else:
+        if self._stopping:
+            return
+        if not allowed:
             self._permitted.clear()
+        elif not self._permitted.is_set():
+            self._permitted.set()
+            self._wakeup.wake()
 
     def stop(self) -> None:
         """Claim nothing more. A claim under way still arrives: whoever stops gives it back."""
@@ -198,7 +199,11 @@ class Claims:
         self._pipe.send_numbers(pipe.HOLD, told)
         self._counts.claims += len(rows)
         end = sent + self._lease
-        self._workload.add([Held(row, self._schema, end) for row in rows])
+        jobs = [Held(row, self._schema, end) for row in rows]
+        if self._stopping:
+            for held in jobs:
+                held.stop = "drain"  # it came too late to start: its slot gives it back
+        self._workload.add(jobs)
         if self._log_jobs:
             for row in rows:
                 log.info(

@@ -56,7 +56,7 @@ class Link:
         self._on_reconnect = on_reconnect
         self._connection: psycopg.AsyncConnection[Any] | None = None
         self._was_connected = False
-        self._backoff = Backoff(initial=0.2, longest=5.0)
+        self._backoff = Backoff(initial=0.2, longest=2.0)
         self._outage = Outage(logging.getLogger("jobqueue.worker"), f"database ({name})", every=30.0)
         self._lock = asyncio.Lock()
 

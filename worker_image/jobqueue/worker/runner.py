@@ -61,7 +61,7 @@ class Runner:
         self._lend_async = AsyncPool(info, start["slots"])
         self._lend_sync = SyncPool(info, start["slots"])
         self._wakeup = _wakeup(orders, to_supervisor)
-        self.acks = Acks(self._ack_link, self.workload, self.counts, to_supervisor, schema)
+        self.acks = Acks(self._ack_link, self.workload, self.counts, to_supervisor, schema, log_jobs=orders.log_jobs)
         self.children = Children(orders.app, {key: start[key] for key in ("orders", "worker")}, start["slots"])
         self.claims = Claims(
             self._claim_link,
@@ -182,8 +182,7 @@ class Runner:
 
     def _stuck(self, held: Held) -> None:
         """Nothing new; what runs may finish; then the supervisor replaces this process."""
-        self._allowed = False
-        self.claims.permit(allowed=False)
+        self.claims.stop()
         for each in self.workload.take_unstarted():
             self.acks.fault(each, faults.Fault("release", reason="replaced"))
         self._pipe.send(type="stuck", token=held.token, why=held.stop, timeout=held.timeout)
