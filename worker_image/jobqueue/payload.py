@@ -21,6 +21,7 @@ MAX_BYTES = 262_144
 MAX_DEPTH = 64
 MAX_INTEGER_DIGITS = 1_000
 _HUGE = 10**MAX_INTEGER_DIGITS
+_ENCODER = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))  # json.dumps makes one a call
 
 
 def encode(value: Any, *, field: str = "payload", max_bytes: int = MAX_BYTES) -> str:
@@ -33,7 +34,7 @@ def encode(value: Any, *, field: str = "payload", max_bytes: int = MAX_BYTES) ->
     if dump is not None:
         value = dump(mode="json", by_alias=True)
     try:
-        text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+        text = _ENCODER.encode(value)
     except (TypeError, ValueError, RecursionError):
         _find_problem(value, field, 0)  # slow, and only for what json refused: it says where
         raise

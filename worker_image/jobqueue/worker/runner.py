@@ -284,6 +284,7 @@ async def serve(sock: socket.socket, board_descriptor: int) -> int:
         await channel.drain()
         return CONFIGURATION
     gc.freeze()  # what the imports left is not looked at again
+    gc.set_threshold(20_000)  # a claim makes thousands of objects that reference counts free: a tenth of the time a job
     channel.send(type="ready", kinds=kinds)
     await runner.run()
     return 1
