@@ -18,7 +18,7 @@ BATCH = 500
 
 
 def table(server: Server, seconds: float) -> Table:
-    """Drain for `seconds` freely and for `seconds` under a REPEATABLE READ snapshot; the last quarter of each counts."""
+    """Drain for `seconds` freely and for `seconds` under a REPEATABLE READ snapshot; each one's last quarter counts."""
     result = Table(
         f"Drain under a REPEATABLE READ transaction held open {seconds:g} s (SQL alone)",
         ["", "jobs/s over all", "jobs/s in the last quarter", "worked off", "claim p50 ms in the last quarter"],

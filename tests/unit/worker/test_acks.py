@@ -32,7 +32,7 @@ def test_a_job_that_its_own_transaction_ended_makes_room_under_a_limit_at_once()
     workload, pipe = Workload(1), Told()
     job: Any = Job()
     workload.held[job.token] = job
-    acks = Acks(cast("Link", None), workload, Counts(), cast("Pipe", pipe), "jobqueue")
+    acks = Acks(cast("Link", None), workload, Counts(), cast("Pipe", pipe), "jobqueue", log_jobs=False)
     looks = []
     acks.on_answer = lambda: looks.append(len(workload.held))
     acks.forget(cast("Held", job))
