@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from prometheus_client import CollectorRegistry, start_http_server
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.registry import Collector
-from pydantic import AliasChoices, Field, SecretStr, ValidationError, field_validator
+from pydantic import AliasChoices, Field, SecretStr, field_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
-from jobqueue import connect
+from jobqueue import connect, environment
 from jobqueue.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -75,16 +75,9 @@ class RelaySettings(BaseSettings):
 def load(**given: Any) -> RelaySettings:
     """Read settings: `given` (None: not given) over the environment over the defaults.
 
-    Raises ConfigurationError naming every wrong field; never shows a value, which may be a password.
+    Raises ConfigurationError naming every wrong field; shows no value, which may be a password.
     """
-    try:
-        return RelaySettings(**{name: value for name, value in given.items() if value is not None})
-    except ValidationError as error:
-        wrong = "; ".join(
-            f"{'.'.join(map(str, each['loc'])) or 'settings'}: {each['msg']}"
-            for each in error.errors(include_input=False, include_context=False, include_url=False)
-        )
-        raise ConfigurationError(f"relay settings: {wrong}") from None
+    return environment.read(RelaySettings, given, what="relay")
 
 
 def build(settings: RelaySettings) -> Relay:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import AliasChoices, Field, SecretStr, ValidationError, field_validator
+from pydantic import AliasChoices, Field, SecretStr, field_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
-from jobqueue.errors import ConfigurationError
+from jobqueue import environment
 
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 
@@ -126,13 +126,6 @@ class WorkerSettings(BaseSettings):
 def load(**given: Any) -> WorkerSettings:
     """Read settings: `given` (None: not given) over the environment over the defaults.
 
-    Raises ConfigurationError naming every wrong field; never shows a value, which may be a password.
+    Raises ConfigurationError naming every wrong field; shows no value, which may be a password.
     """
-    try:
-        return WorkerSettings(**{name: value for name, value in given.items() if value is not None})
-    except ValidationError as error:
-        wrong = "; ".join(
-            f"{'.'.join(map(str, each['loc'])) or 'settings'}: {each['msg']}"
-            for each in error.errors(include_input=False, include_context=False, include_url=False)
-        )
-        raise ConfigurationError(f"worker settings: {wrong}") from None
+    return environment.read(WorkerSettings, given, what="worker")
