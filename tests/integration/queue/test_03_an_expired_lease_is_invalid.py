@@ -95,7 +95,7 @@ def test_the_clock_is_read_after_a_shared_lock_too(direct: Stage, write: str) ->
 
 
 def _brief(stage: Stage) -> object:
-    return stage.one("SELECT interval '700 milliseconds'")
+    return stage.one("SELECT interval '1 second'")
 
 
 def _in_effect(stage: Stage) -> tuple[Connection, Worker, queue.Claimed]:
