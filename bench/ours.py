@@ -34,11 +34,17 @@ def prepare(server: Server, database: str, jobs: int, tree: Path = ROOT) -> None
 
 
 def fill(
-    server: Server, database: str, jobs: int, kind: str = KIND, run_after: str = "null", priority: int = 0
+    server: Server,
+    database: str,
+    jobs: int,
+    kind: str = KIND,
+    run_after: str = "null",
+    priority: int = 0,
+    call: int = 10_000,
 ) -> None:
-    """Enqueue `jobs` jobs with the queue's own bulk function."""
+    """Enqueue `jobs` jobs with the bulk function, `call` at a time; those of a call are due at one moment."""
     with server.connect(database) as conn:
-        for start in range(0, jobs, 10_000):
+        for start in range(0, jobs, call):
             conn.execute(
                 f"WITH n AS (SELECT n FROM generate_series(%s::int, %s::int) AS g(n))"  # noqa: S608 - constants
                 " SELECT count(*) FROM jobqueue.enqueue_many((SELECT array_agg(%s::text) FROM n),"
@@ -46,7 +52,7 @@ def fill(
                 f" (SELECT array_agg(jsonb_build_object('n', n)) FROM n), run_afters =>"
                 f" (SELECT array_agg(({run_after})::timestamptz) FROM n),"
                 " priorities => (SELECT array_agg(%s::int) FROM n))",
-                [start + 1, min(start + 10_000, jobs), CLASS, kind, priority],
+                [start + 1, min(start + call, jobs), CLASS, kind, priority],
             )
 
 
