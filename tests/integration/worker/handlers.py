@@ -8,6 +8,7 @@ import re
 import signal
 import subprocess
 import time
+from contextvars import ContextVar
 from datetime import timedelta
 from typing import Any
 
@@ -49,6 +50,22 @@ async def noop(job: Job[Any]) -> None:
 @app.handler("model")
 async def model(job: Job[Number]) -> None:
     mark(job, f"n={job.payload.n}")
+
+
+left: ContextVar[str] = ContextVar("left", default="clean")
+
+
+@app.handler("context")
+async def context(job: Job[Any]) -> None:
+    mark(job, left.get())
+    left.set("dirty")
+
+
+@app.handler("thread.context")
+@app.handler("process.context", process=True)
+def sync_context(job: SyncJob[Any]) -> None:
+    mark(job, left.get())
+    left.set("dirty")
 
 
 @app.handler("wait", timeout=20)

@@ -166,3 +166,12 @@ def test_exception_inside_the_transaction_undoes_effect_and_key(
     job = jobs.add("transaction.broken")
     assert jobs.until(job, "done")["attempts"] == 2
     assert jobs.value("SELECT attempt FROM effects WHERE job_id = %s", job) == 2
+
+
+@pytest.mark.parametrize("kind", ["context", "thread.context", "process.context"])
+def test_context_variables_end_with_their_job(jobs: Jobs, worker_process: Callable[..., Worker], kind: str) -> None:
+    ids = jobs.add_many(kind, 4, {})
+    worker_process(concurrency=1)
+    for job in ids:
+        jobs.until(job, "done")
+        assert [what for _, what, _, _ in jobs.seen(job)] == ["clean"]

@@ -13,6 +13,7 @@ import queue as thread_queue
 import signal
 import socket
 import threading
+from contextvars import copy_context
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
@@ -120,9 +121,9 @@ class Runner:
         if refusal is not None:
             return refusal
         if handler.is_async:
-            self._loop.run(handler.function(Job(claimed, payload, lease)))
+            self._loop.run(handler.function(Job(claimed, payload, lease)), context=copy_context())
         else:
-            handler.function(SyncJob(claimed, payload, lease))
+            copy_context().run(handler.function, SyncJob(claimed, payload, lease))
         return None
 
     def _authorize(self, claimed: Claimed, payload: Any, lease: ChildLease) -> Fault | None:

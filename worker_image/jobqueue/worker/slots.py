@@ -7,6 +7,7 @@ import contextlib
 import inspect
 import types
 from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
 from typing import TYPE_CHECKING, Any
 
 import structlog
@@ -68,12 +69,14 @@ class Slots:
         self._log_jobs = log_jobs
         self._threads = ThreadPoolExecutor(max_workers=workload.slots, thread_name_prefix="handler")
         self._tasks: list[asyncio.Task[None]] = []
+        self._context = copy_context()
 
     def start(self) -> None:
         """Start every slot."""
-        self._tasks = [
-            asyncio.create_task(self._slot(index), name=f"slot-{index}") for index in range(self._workload.slots)
-        ]
+        self._tasks = [self._start(index) for index in range(self._workload.slots)]
+
+    def _start(self, index: int) -> asyncio.Task[None]:
+        return asyncio.create_task(self._slot(index), name=f"slot-{index}", context=self._context.copy())
 
     async def stop(self) -> None:
         """End the slots; nothing runs in them any more, or the process ends anyway."""
@@ -102,6 +105,10 @@ class Slots:
             finally:
                 running[index] = None
                 work.over()
+            if copy_context() != self._context:
+                # The handler left context variables behind, which cannot be unset: the next job gets a slot without.
+                self._tasks[index] = self._start(index)
+                return
 
     async def _run(self, index: int, held: Held) -> None:
         claimed = held.claimed
@@ -236,7 +243,7 @@ class Slots:
         self._board.thread_started(index, held.token, held.deadline)
         try:
             raised = await asyncio.get_running_loop().run_in_executor(
-                self._threads, _call, handler.function, SyncJob(held.claimed, payload, held)
+                self._threads, copy_context().run, _call, handler.function, SyncJob(held.claimed, payload, held)
             )
         finally:
             self._board.thread_ended(index)
