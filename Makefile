@@ -4,7 +4,7 @@ ARGS ?=
 BIN := .venv/bin
 READY := .venv/.installed
 
-.PHONY: help demo test check check-format check-lint check-types check-layers check-unused bench format coverage constraints clean
+.PHONY: help demo test check check-format check-lint check-types check-layers check-unused bench reliability format coverage constraints clean
 
 help: ## Say what there is
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -17,7 +17,10 @@ test: $(READY) ## Every test that this machine can run (ARGS='-k name' for some)
 
 check: check-format check-lint check-types check-layers check-unused ## Formatting, lint, types, layers, unused code
 
-check-format: $(READY)
+check-reliability: $(READY) ## Kill, freeze, restart and cut real workers under load, and judge what is left (tens of minutes)
+	$(BIN)/python -m bench.reliability all
+
+format: $(READY)
 	$(BIN)/ruff format --check
 
 check-lint: $(READY)
