@@ -17,10 +17,7 @@ test: $(READY) ## Every test that this machine can run (ARGS='-k name' for some)
 
 check: check-format check-lint check-types check-layers check-unused ## Formatting, lint, types, layers, unused code
 
-check-reliability: $(READY) ## Kill, freeze, restart and cut real workers under load, and judge what is left (tens of minutes)
-	$(BIN)/python -m bench.reliability all
-
-format: $(READY)
+check-format: $(READY)
 	$(BIN)/ruff format --check
 
 check-lint: $(READY)
@@ -38,6 +35,9 @@ check-unused: $(READY)
 
 bench: $(READY) ## Measure, next to others (bench/README.md)
 	$(BIN)/python -m bench $(ARGS)
+
+reliability: $(READY) ## Kill, freeze, restart and cut real workers under load, and judge what is left (tens of minutes)
+	$(BIN)/python -m bench.reliability all
 
 format: $(READY) ## Format and repair what ruff can repair
 	$(BIN)/ruff check --fix-only --quiet && $(BIN)/ruff format
