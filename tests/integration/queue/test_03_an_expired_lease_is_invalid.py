@@ -192,6 +192,16 @@ def test_two_batches_in_opposite_orders_do_not_deadlock(stage: Stage) -> None:
     assert results.count("already") == 600
 
 
+def test_claims_do_not_wait_for_each_other(stage: Stage) -> None:
+    jobs = [stage.enqueue() for _ in range(4)]
+    first, second = (stage.worker(conn=stage.connect(autocommit=False)) for _ in range(2))
+    second.conn.execute("SET LOCAL lock_timeout = '2s'")
+    assert [c.id for c in first.claim(2)] == jobs[:2]
+    assert [c.id for c in second.claim(2)] == jobs[2:]
+    first.conn.commit()
+    second.conn.commit()
+
+
 def test_claims_from_many_connections_never_share_a_job(stage: Stage) -> None:
     stage.enqueue_bulk(400)
     workers = [stage.worker(conn=stage.connect()) for _ in range(4)]

@@ -101,6 +101,7 @@ def test_neither_suspects_nor_others_starve(stage: Stage) -> None:
     stage.enqueue_bulk(20)
     second = stage.worker()
     kinds = [second.claim(1)[0].suspect for _ in range(10)]
+    assert kinds[:4].count(True) == kinds[:4].count(False) == 2
     assert kinds.count(True) == kinds.count(False) == 5
 
 

@@ -101,16 +101,29 @@ def test_effects_and_keys_outlive_the_job(stage: Stage) -> None:
 
 
 def test_effects_and_keys_are_kept_while_the_job_is(stage: Stage) -> None:
-    """A job that waits, runs or can still be redriven keeps its key and its effects, however old they are."""
+    """A job that waits keeps its key and its effects, however old they are."""
+    waiting = stage.enqueue(key="k")
+    worker = stage.worker()
+    claimed = worker.claim_one()
+    queue.effect(stage.conn, waiting, claimed.token, "mail:1")
+    queue.snooze(stage.conn, waiting, claimed.token, stage.one("SELECT clock_timestamp() + interval '100 days'"))
+    stage.pass_time(timedelta(days=99).total_seconds())
+    queue.maintain(stage.conn)
+    assert queue.enqueue(stage.conn, "c", "work", {}, key="k") == (waiting, False)
+    stage.pass_time(timedelta(days=2).total_seconds())
+    again = stage.worker().claim_one()
+    assert again.id == waiting
+    assert queue.effect(stage.conn, waiting, again.token, "mail:1") is False
+
+
+def test_effects_and_keys_are_kept_while_the_job_can_be_redriven(stage: Stage) -> None:
     stage.define("c", dead_retention_seconds=200 * 86400)
-    waiting = stage.enqueue(key="waiting", kind="unknown")
     dead = stage.enqueue(key="dead")
     claimed = stage.worker().claim_one()
     queue.effect(stage.conn, dead, claimed.token, "mail:1")
     queue.fail(stage.conn, dead, claimed.token, "boom", outcome="dead")
     stage.pass_time(timedelta(days=199).total_seconds())
     queue.maintain(stage.conn)
-    assert queue.enqueue(stage.conn, "c", "unknown", {}, key="waiting") == (waiting, False)
     assert queue.enqueue(stage.conn, "c", "work", {}, key="dead") == (dead, False)
     queue.redrive(stage.conn, [dead])
     assert queue.effect(stage.conn, dead, stage.worker().claim_one().token, "mail:1") is False

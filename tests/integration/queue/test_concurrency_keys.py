@@ -23,6 +23,8 @@ def test_at_most_the_limit_runs(stage: Stage, limit: int) -> None:
     batch = worker.claim()
     assert [c.id for c in batch] == jobs[:limit]
     assert worker.claim() == []
+    stage.enqueue(concurrency_key="k")
+    assert worker.claim() == []
     queue.complete(stage.conn, batch[0].id, batch[0].token)
     assert [c.id for c in worker.claim()] == [jobs[limit]]
 
