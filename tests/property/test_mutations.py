@@ -266,8 +266,8 @@ MUTATIONS = [
     ),
     Mutation(
         "0007_upkeep",
-        "WHERE x.job_id = ANY ($1)', a) USING kept;",
-        "WHERE $1 IS NULL', a) USING kept;",
+        "WHERE x.id = ANY ($1)', o) USING kept;",
+        "WHERE $1 IS NULL', o) USING kept;",
         "test_retention*::survivors_move",
     ),
     # and what only the walk sees

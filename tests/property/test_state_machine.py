@@ -36,12 +36,12 @@ STEPS = 40
 SEED = int(os.environ.get("JOBQUEUE_SEED") or random.SystemRandom().randrange(2**32))
 
 PLACES = """
-SELECT id, 'pending', attempts, refunds, budget, lane = -1, 0, 0, lane < -1 FROM jobqueue.ready
+SELECT id, 'pending', attempts, refunds, budget, lane = -1, 0, 0, lane < -1, key_hash <> 0 FROM jobqueue.ready
 UNION ALL
-SELECT id, 'running', attempts, refunds, budget, suspect, token, worker_id, cancel FROM jobqueue.lease
+SELECT id, 'running', attempts, refunds, budget, suspect, token, worker_id, cancel, key_hash <> 0 FROM jobqueue.lease
 UNION ALL
 SELECT id, CASE status WHEN 'd' THEN 'done' WHEN 'x' THEN 'dead' ELSE 'cancelled' END, attempts, refunds, budget,
-       NULL, 0, 0, false FROM jobqueue.outcome
+       NULL, 0, 0, false, NULL FROM jobqueue.outcome
 """
 HISTORY = (
     "SELECT job_id, budget, number, outcome FROM jobqueue.attempts ORDER BY job_id, started_at, finished_at NULLS LAST"
@@ -295,6 +295,17 @@ class QueueMachine(RuleBasedStateMachine):
         self.model.gone[worker.id] = worker
         self._register(worker.class_, worker.kinds)
 
+    @rule(pick=PICK, turns=st.integers(1, 3), lease=LEASES)
+    def lose_and_give_back(self, pick: int, turns: int, lease: int) -> None:
+        """Lose what a worker holds, and have its successor take the suspects and give them back."""
+        self.claim(pick, 4, lease)
+        class_ = self._worker(pick).class_
+        self.forget(pick)
+        for _ in range(turns):
+            heir = next(n for n, w in reversed(list(enumerate(self.model.workers.values()))) if w.class_ == class_)
+            self.claim(heir, 4, lease)
+            self.release(0, 0)
+
     @rule(pick=PICK, knows=st.booleans(), ahead=st.integers(0, 2))
     def recover(self, pick: int, *, knows: bool, ahead: int) -> None:
         self._count("recover")
@@ -504,10 +515,11 @@ class QueueMachine(RuleBasedStateMachine):
         rows = self.stage.admin.execute(PLACES).fetchall()
         assert len(rows) == len(self.model.jobs) == len({row[0] for row in rows}), "a job is in no place, or in two"
         self.parked = {row[0] for row in rows if row[1] == "pending" and row[8]}
-        for job_id, status, attempts, refunds, budget, suspect, token, worker, flag in rows:
+        for job_id, status, attempts, refunds, budget, suspect, token, worker, flag, keyed in rows:
             job = self.model.jobs[job_id]
             assert (status, attempts, refunds, budget) == (job.status, job.attempts, job.refunds, job.budget), job
             assert attempts <= job.max_attempts
+            assert keyed in (None, job.concurrency_key is not None), job
             if status == "running":
                 assert (token, worker, flag, suspect) == (job.token, job.worker, job.cancel, job.suspect), job
             elif status == "pending":
