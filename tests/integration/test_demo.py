@@ -200,16 +200,19 @@ def service() -> Iterator[downstream.Downstream]:
 
 def test_the_downstream_counts_callers_at_once(service: downstream.Downstream) -> None:
     inside = threading.Barrier(4, timeout=10)
+    counted = threading.Event()
 
     def call() -> None:
         with downstream.session(service.address):
             inside.wait()
+            counted.wait(10)
 
     callers = [threading.Thread(target=call) for _ in range(3)]
     for caller in callers:
         caller.start()
     inside.wait()
     assert service.now == 3
+    counted.set()
     for caller in callers:
         caller.join(10)
     with downstream.session(service.address):

@@ -16,6 +16,7 @@ import pytest
 
 from jobqueue import queue
 from services.waiting import eventually
+from services.workers import alive
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -324,12 +325,12 @@ def test_workers_of_a_killed_up_are_drained_by_the_next(shop: Shop) -> None:
     before = shop.workers()
     first.signal(signal.SIGKILL)
     first.wait()
-    assert all(psutil.pid_exists(pid) for pid in before.values())
+    assert all(alive(pid) for pid in before.values())
     second = shop.up("--for", "0")
     assert second.wait(within=60) == 0, second.text
     for name, pid in before.items():
         assert f"{name} was left over from an earlier run; drained" in second.text
-        assert not psutil.pid_exists(pid)
+        assert not alive(pid)
 
 
 @pytest.fixture

@@ -60,6 +60,8 @@ class Cli:
             patch.delenv(name)
         patch.setenv("JOBQUEUE_DSN", dsn)
         patch.setenv("COLUMNS", "100")
+        # A worker adopts the orphans of its process; this process is pytest's.
+        patch.setattr("jobqueue.worker.supervisor.become_subreaper", lambda: None)
 
     def __call__(self, *arguments: str, stdin: str | Terminal = "", **environment: str) -> Ended:
         with self._patch.context() as patch:

@@ -42,7 +42,7 @@ def test_a_wrong_setting_is_named_and_no_value_shown(given: dict[str, object], f
 def test_a_bad_broker_url_is_refused_before_anything_starts() -> None:
     pytest.importorskip("aio_pika")
     with pytest.raises(ConfigurationError, match="broker URL"):
-        relaying.build(relaying.load(**GOOD | {"broker_url": "guest:hunter2@broker"}))
+        relaying.build(relaying.load(**GOOD | {"broker_url": "guest:hunter2@broker", "dsn": "host=127.0.0.1"}))
 
 
 def test_no_secret_is_in_the_settings_text() -> None:
