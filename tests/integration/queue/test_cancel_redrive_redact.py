@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from jobqueue import queue
-from jobqueue.errors import InvalidInput, NotRedrivable, UnknownJob
+from jobqueue.errors import InvalidInput, NotRedrivable, StaleLease, UnknownJob
 
 if TYPE_CHECKING:
     from integration.queue.stage import Stage
@@ -212,6 +212,16 @@ def test_redact_removes_what_the_job_said(stage: Stage) -> None:
         found = stage.one(f"SELECT count(*) FROM jobqueue.{table} x WHERE x::text LIKE '%%secret%%' AND %s", [True])  # noqa: S608
         assert found == 0, table
     assert stage.one("SELECT payload FROM jobqueue.jobs") == {"redacted": True}
+
+
+def test_a_late_word_about_a_lost_and_redacted_job_is_stale(stage: Stage) -> None:
+    job = stage.enqueue(max_attempts=1)
+    claimed = stage.worker().claim_one()
+    stage.expire(job)
+    assert stage.sweep().dead == 1
+    queue.redact(stage.conn, [job])
+    with pytest.raises(StaleLease):
+        queue.fail(stage.conn, job, claimed.token, "too late")
 
 
 @pytest.mark.parametrize("state", ["pending", "running"])

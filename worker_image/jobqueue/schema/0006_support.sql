@@ -149,8 +149,9 @@ BEGIN
   END IF;
   UPDATE __SCHEMA__.body b SET payload = '{"redacted": true}', trace_context = NULL, redacted = true WHERE b.id = ANY (ids);
   GET DIAGNOSTICS n = ROW_COUNT;
-  UPDATE __SCHEMA__.outcome o SET last_error = NULL WHERE o.id = ANY (ids) AND o.last_error IS NOT NULL;
-  UPDATE __SCHEMA__.attempt a SET error = NULL WHERE a.job_id = ANY (ids) AND a.error IS NOT NULL;
+  -- 'worker lost' is the sweep's own word: it tells nothing, and by it a late acknowledgement is known to be stale.
+  UPDATE __SCHEMA__.outcome o SET last_error = NULL WHERE o.id = ANY (ids) AND o.last_error <> 'worker lost';
+  UPDATE __SCHEMA__.attempt a SET error = NULL WHERE a.job_id = ANY (ids) AND a.error <> 'worker lost';
   DELETE FROM __SCHEMA__.checkpoint c WHERE c.id = ANY (ids);
   RETURN n;
 END
