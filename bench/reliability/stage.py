@@ -55,7 +55,7 @@ class Crew(Worker):
 
 
 MIX = {"async": 0.55, "deferred": 0.15, "thread": 0.2, "process": 0.05, "retry": 0.05}
-MAX_ATTEMPTS = 12  # so many faults may meet one job before it is dead; none should
+MAX_ATTEMPTS = 50  # suspects go first, so that many faults may meet one job; none should use its attempts up
 _PAUSE = 0.02  # seconds between two looks
 
 

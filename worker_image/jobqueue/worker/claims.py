@@ -13,7 +13,7 @@ import structlog
 from jobqueue import queue
 from jobqueue.errors import JobQueueError, WorkerRefused
 from jobqueue.wakeup.reconnect import Outage
-from jobqueue.worker import pipe
+from jobqueue.worker import pacing, pipe
 from jobqueue.worker.clock import now
 from jobqueue.worker.link import RETRYABLE, LinkDownError, first_line
 from jobqueue.worker.workload import Held
@@ -33,8 +33,6 @@ BATCH = 500  # most jobs in one claim
 MOST_UNACKED = 8_000  # finished, and the database has not said so yet: then nothing is claimed; below board.RING
 UNACKED_PAUSE = 0.05  # seconds between looks at that
 AHEAD = 0.01  # seconds of work to hold beyond what two claims take
-FULL_LOOK = 1.0  # seconds between two claims without a floor
-FULL_LOOK_SHARE = 20  # or this many times what the last one took
 BUSY = 32  # a full claim of so many: enqueues need send no NOTIFY for now
 LIMITED_POLL = 0.25  # seconds between looks while other workers may give units of a downstream back
 SHORT_PAUSE = 0.003  # seconds between claims that found less than they asked for: wakes coalesce
@@ -164,7 +162,7 @@ class Claims:
     async def _claim(self, wanted: int) -> int:
         self._request += 1
         sent = now()
-        full = self._floor is None or sent - self._full_at > max(FULL_LOOK, FULL_LOOK_SHARE * self._full_took)
+        full = self._floor is None or sent - self._full_at > pacing.interval(self._full_took)
         rows = await self._link.call(
             queue.claim,
             self._class,

@@ -11,6 +11,7 @@ import structlog
 
 from jobqueue import queue
 from jobqueue.errors import ConnectionFailed, QueueError
+from jobqueue.worker import pacing
 from jobqueue.worker.clock import now
 from jobqueue.worker.link import LinkDownError, first_line, once
 
@@ -20,8 +21,6 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger("jobqueue.worker")
 
-SWEEP = 1.0  # seconds between sweeps of this worker
-SHARE = 20  # or this many times what the last one took
 MAINTAIN = 600.0  # seconds between two maintenances of this worker
 MAINTAIN_TIMEOUT = 120.0
 
@@ -48,7 +47,7 @@ class Upkeep:
             except (LinkDownError, QueueError, psycopg.Error) as error:
                 log.debug("sweep failed", error=first_line(error))
             took = now() - began
-            await asyncio.sleep(max(SWEEP, SHARE * took) * self._rng.uniform(0.75, 1.25))
+            await asyncio.sleep(pacing.interval(took) * self._rng.uniform(0.75, 1.25))
 
     async def maintain(self) -> None:
         """Look after partitions and retention, for ever."""
