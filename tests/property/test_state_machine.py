@@ -236,7 +236,8 @@ class QueueMachine(RuleBasedStateMachine):
             with pytest.raises(WorkerRefused):
                 call()
             return
-        candidates = {j.id: j for j in self.model.candidates(worker)}
+        holds_one = any(j.worker == worker.id and j.suspect for j in self.model.running())
+        candidates = {j.id: j for j in self.model.candidates(worker) if not (j.suspect and holds_one)}
         room = self.model.free_units() if self.model.classes[worker.class_].capped else max_jobs
         parked = set(self.parked)
         got = call()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import importlib
 import inspect
 import math
@@ -45,7 +46,7 @@ class Handler:
     @property
     def is_async(self) -> bool:
         """Whether the function is an `async def`."""
-        return inspect.iscoroutinefunction(self.function)
+        return _is_async(self.function)
 
 
 class App:
@@ -79,9 +80,10 @@ class App:
         return register
 
     def authorize(self, function: F) -> F:
-        """Register the check that runs before each handler, `(async) def f(job) -> bool | None`.
+        """Register the check that runs before each handler, `(async) def f(job) -> bool`.
 
-        The actor may have lost its rights since it enqueued. False, or any exception, makes the job dead.
+        The actor may have lost its rights since it enqueued. Only True lets the handler run; any other answer, and any
+        exception, makes the job dead.
         """
         if self.authorizer is not None:
             raise ConfigurationError("@app.authorize is given twice; combine the checks in one function")
@@ -125,9 +127,29 @@ def _describe(
         raise ConfigurationError(f"{where}: version must be a whole number from 1, not {version!r}")
     if timeout is not None and not (math.isfinite(timeout) and timeout > 0):
         raise ConfigurationError(f"{where}: timeout must be seconds above 0, not {timeout!r}")
-    is_async = inspect.iscoroutinefunction(function)
+    if any(
+        check(form) for form in _forms(function) for check in (inspect.isgeneratorfunction, inspect.isasyncgenfunction)
+    ):
+        raise ConfigurationError(f"{where}: is a generator, whose body would never run; take the yield out")
+    is_async = _is_async(function)
     mode: Mode = "process" if process else "async" if is_async else "thread"
     return Handler(kind, version, timeout, function, _payload_model(function, where, is_async=is_async), mode, class_)
+
+
+def _forms(function: Callable[..., Any]) -> tuple[Any, ...]:
+    """Return the function itself, and what calling it runs when it is an object of a class."""
+    return function, getattr(type(function), "__call__", None)  # noqa: B004 - not whether, but which
+
+
+def _defined(function: Callable[..., Any]) -> Any:
+    """Return what holds the annotations: the function behind a partial, or the method that calls an object."""
+    while isinstance(function, functools.partial):
+        function = function.func
+    return function if inspect.isroutine(function) else _forms(function)[1]
+
+
+def _is_async(function: Callable[..., Any]) -> bool:
+    return any(inspect.iscoroutinefunction(form) for form in _forms(function))
 
 
 def _payload_model(function: Callable[..., Any], where: str, *, is_async: bool) -> TypeAdapter[Any] | None:
@@ -138,8 +160,8 @@ def _payload_model(function: Callable[..., Any], where: str, *, is_async: bool) 
     annotation = parameters[0].annotation
     if isinstance(annotation, str):
         try:
-            annotation = typing.get_type_hints(function, localns=_locals_of_caller())[parameters[0].name]
-        except (NameError, AttributeError) as error:
+            annotation = typing.get_type_hints(_defined(function), localns=_locals_of_caller())[parameters[0].name]
+        except (NameError, AttributeError, TypeError, KeyError) as error:
             raise ConfigurationError(f"{where}: cannot resolve the annotation {annotation!r}: {error}") from None
     if annotation is inspect.Parameter.empty:
         return None

@@ -10,7 +10,7 @@ import pytest
 from jobqueue import queue
 
 if TYPE_CHECKING:
-    from integration.queue.stage import Stage
+    from integration.queue.stage import Stage, Worker
 
 PAST = datetime(2020, 1, 1, tzinfo=UTC)
 
@@ -83,13 +83,34 @@ def test_what_was_lost_comes_alone(stage: Stage, how: str) -> None:
         queue.forget_worker(stage.conn, worker.id)
     fresh = [stage.enqueue() for _ in range(3)]
     second = stage.worker()
-    batches = [second.claim() for _ in range(6)]
+    batches = [_claim_and_complete(stage, second) for _ in range(6)]
     alone = [batch for batch in batches if any(c.suspect for c in batch)]
     assert [len(batch) for batch in alone] == [1, 1, 1]
     assert sorted(batch[0].id for batch in alone) == jobs
     assert all(batch[0].attempt == 2 for batch in alone)
     [together] = [batch for batch in batches if len(batch) > 1]
     assert [c.id for c in together] == fresh
+
+
+def _claim_and_complete(stage: Stage, worker: Worker) -> list[queue.Claimed]:
+    batch = worker.claim()
+    queue.complete_many(stage.conn, [c.id for c in batch], [c.token for c in batch])
+    return batch
+
+
+def test_a_worker_holds_one_suspect_at_a_time(stage: Stage) -> None:
+    for _ in range(3):
+        stage.enqueue()
+    worker = stage.worker()
+    worker.claim()
+    queue.forget_worker(stage.conn, worker.id)
+    second, third = stage.worker(), stage.worker()
+    [first] = second.claim_any()
+    assert second.claim_any() == []  # should it take the worker down, it takes no other suspect with it
+    [other] = third.claim_any()
+    assert other.id != first.id
+    queue.complete(stage.conn, first.id, first.token)
+    assert len(second.claim_any()) == 1
 
 
 def test_neither_suspects_nor_others_starve(stage: Stage) -> None:
@@ -100,7 +121,11 @@ def test_neither_suspects_nor_others_starve(stage: Stage) -> None:
     queue.forget_worker(stage.conn, worker.id)
     stage.enqueue_bulk(20)
     second = stage.worker()
-    kinds = [second.claim(1)[0].suspect for _ in range(10)]
+    kinds = []
+    for _ in range(10):
+        [one] = second.claim(1)
+        queue.complete(stage.conn, one.id, one.token)
+        kinds.append(one.suspect)
     assert kinds[:4].count(True) == kinds[:4].count(False) == 2
     assert kinds.count(True) == kinds.count(False) == 5
 

@@ -224,6 +224,17 @@ def test_a_late_word_about_a_lost_and_redacted_job_is_stale(stage: Stage) -> Non
         queue.fail(stage.conn, job, claimed.token, "too late")
 
 
+def test_a_late_word_about_a_lost_cancelled_and_redriven_job_is_stale(stage: Stage) -> None:
+    job = stage.enqueue()
+    claimed = stage.worker().claim_one()
+    queue.cancel(stage.conn, job)
+    stage.expire(job)
+    assert stage.sweep().cancelled == 1
+    queue.redrive(stage.conn, [job])
+    with pytest.raises(StaleLease):
+        queue.release(stage.conn, job, claimed.token, reason="too late")
+
+
 @pytest.mark.parametrize("state", ["pending", "running"])
 def test_a_live_job_is_not_redacted(stage: Stage, state: str) -> None:
     job = stage.enqueue()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import os
 import re
 import signal
@@ -34,12 +35,14 @@ def mark(job: Job[Any] | SyncJob[Any], what: str) -> None:
 
 
 @app.authorize
-def authorize(job: SyncJob[Any]) -> bool | None:
+def authorize(job: SyncJob[Any]) -> Any:
     if job.actor_id == "mallory":
         return False
     if job.actor_id == "unknown":
         raise PermissionError("no such actor")
-    return None
+    if job.actor_id == "forgetful":
+        return None
+    return True
 
 
 @app.handler("noop")
@@ -50,6 +53,42 @@ async def noop(job: Job[Any]) -> None:
 @app.handler("model")
 async def model(job: Job[Number]) -> None:
     mark(job, f"n={job.payload.n}")
+
+
+class Odd(BaseException):
+    """Neither an Exception nor one of Python's own."""
+
+
+@app.handler("odd")
+async def odd(job: Job[Any]) -> None:
+    mark(job, "start")
+    if job.payload["how"] == "base":
+        raise Odd("odd")
+    if job.payload["how"] == "generator-exit":
+        raise GeneratorExit
+    task = asyncio.current_task()
+    assert task is not None
+    task.cancel()
+    await asyncio.sleep(1)
+
+
+def plainly(function: Any) -> Any:
+    """Wrap an async def so that nobody can tell."""
+
+    @functools.wraps(function)
+    def call(job):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
+        return function(job)
+
+    del call.__wrapped__
+    return call
+
+
+async def _unseen(job: Any) -> None:
+    mark(job, "start")
+
+
+app.handler("unseen")(plainly(_unseen))
+app.handler("process.unseen", process=True)(plainly(_unseen))
 
 
 left: ContextVar[str] = ContextVar("left", default="clean")

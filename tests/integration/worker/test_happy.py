@@ -105,7 +105,14 @@ def test_a_payload_that_fails_its_model_is_dead_at_once_and_its_value_nowhere(
     assert "canary" not in worker.process.text
 
 
-@pytest.mark.parametrize(("actor", "why"), [("mallory", "not authorized"), ("unknown", "no such actor")])
+@pytest.mark.parametrize(
+    ("actor", "why"),
+    [
+        ("mallory", "not authorized"),
+        ("unknown", "no such actor"),
+        ("forgetful", "the check answered with NoneType; it must return True or False"),
+    ],
+)
 def test_refusal_is_dead_and_the_handler_never_starts(
     jobs: Jobs, worker_process: Callable[..., Worker], actor: str, why: str
 ) -> None:

@@ -102,3 +102,21 @@ def test_handler_that_swallows_its_cancellation_once_is_done(jobs: Jobs, worker_
     job = jobs.add("wait.stubborn")
     jobs.until_seen(job, "cancelled")
     assert jobs.until(job, "done")["attempts"] == 1  # it returned: a finished job is acknowledged
+
+
+@pytest.mark.parametrize("how", ["base", "generator-exit", "cancels-itself"])
+def test_whatever_a_handler_raises_ends_its_attempt_and_leaves_the_slot(
+    jobs: Jobs, worker_process: Callable[..., Worker], how: str
+) -> None:
+    odd = jobs.add("odd", {"how": how}, max_attempts=1)
+    worker_process(concurrency=1)
+    assert jobs.until(odd, "dead")["attempts"] == 1
+    jobs.until(jobs.add("noop"), "done")
+
+
+@pytest.mark.parametrize("kind", ["unseen", "process.unseen"])
+def test_a_coroutine_that_nobody_ran_is_not_done(jobs: Jobs, worker_process: Callable[..., Worker], kind: str) -> None:
+    job = jobs.add(kind)
+    worker_process()
+    assert "returned a coroutine, which nothing runs" in jobs.until(job, "dead")["last_error"]
+    assert jobs.seen(job) == []

@@ -102,3 +102,24 @@ def test_duplicates_are_refused_and_both_named() -> None:
     app.authorize(lambda _job: True)
     with pytest.raises(ConfigurationError, match="twice"):
         app.authorize(lambda _job: True)
+
+
+def test_a_generator_is_refused_and_an_object_with_an_async_call_is_async() -> None:
+    app = App()
+
+    def yields(job: object) -> object:
+        yield job
+
+    async def yields_too(job: object) -> object:
+        yield job
+
+    class Callable_:  # noqa: N801
+        async def __call__(self, job: object) -> None: ...
+
+    for function in (yields, yields_too):
+        with pytest.raises(ConfigurationError, match="is a generator"):
+            app.handler("k")(function)
+    app.handler("k")(Callable_())
+    handler = app.find("k", 1)
+    assert handler is not None
+    assert handler.mode == "async"

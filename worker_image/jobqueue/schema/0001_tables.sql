@@ -129,6 +129,7 @@ CREATE TABLE __SCHEMA__.lease (
 CREATE INDEX lease_downstream ON __SCHEMA__.lease (downstream_id, units) WHERE downstream_id IS NOT NULL;
 CREATE INDEX lease_key ON __SCHEMA__.lease (class_id, key_hash) WHERE key_hash <> 0;
 CREATE INDEX lease_tenant ON __SCHEMA__.lease (class_id, tenant_hash) WHERE tenant_hash <> 0;
+CREATE INDEX lease_suspect ON __SCHEMA__.lease (worker_id) WHERE suspect;
 CREATE INDEX lease_cancel ON __SCHEMA__.lease (worker_id) WHERE cancel;
 
 CREATE TABLE __SCHEMA__.outcome (

@@ -263,6 +263,8 @@ DECLARE
   one   record;
   used  bigint;
 BEGIN
+  -- One at a time for each worker: what takes the whole worker down with it then takes no other suspect.
+  IF EXISTS (SELECT FROM __SCHEMA__.lease l WHERE l.worker_id = take_suspect.worker AND l.suspect) THEN RETURN '{}'; END IF;
   FOR one IN
     SELECT r.ctid, r.key_hash, r.tenant_hash FROM __SCHEMA__.ready r
      WHERE r.lane = -1 AND r.class_id = cls.id AND r.run_after <= moment AND r.kind_version = ANY (lanes)

@@ -86,7 +86,7 @@ AS $$
                     AND (o.reason, o.last_error) IS DISTINCT FROM ('worker lost', 'worker lost')
                     AND CASE o.status WHEN 'd' THEN 'done' WHEN 'x' THEN 'dead' ELSE 'cancelled' END = ANY (as_outcomes))
       OR EXISTS (SELECT FROM __SCHEMA__.attempt a WHERE a.job_id = ended_already.id AND a.token = ended_already.token
-                    AND a.outcome = ANY (as_outcomes) AND (a.outcome, a.error) IS DISTINCT FROM ('lost', 'worker lost'))
+                    AND a.outcome = ANY (as_outcomes) AND (a.reason, a.error) IS DISTINCT FROM ('worker lost', 'worker lost'))
 $$;
 
 CREATE FUNCTION __SCHEMA__.complete_many(ids bigint[], tokens bigint[]) RETURNS TABLE (id bigint, result text)

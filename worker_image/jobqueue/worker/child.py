@@ -123,7 +123,7 @@ class Runner:
         if handler.is_async:
             self._loop.run(handler.function(Job(claimed, payload, lease)), context=copy_context())
         else:
-            copy_context().run(handler.function, SyncJob(claimed, payload, lease))
+            faults.check_ran(copy_context().run(handler.function, SyncJob(claimed, payload, lease)))
         return None
 
     def _authorize(self, claimed: Claimed, payload: Any, lease: ChildLease) -> Fault | None:
@@ -139,7 +139,7 @@ class Runner:
                 allowed = authorizer(SyncJob(claimed, payload, own))
         except Exception as error:  # noqa: BLE001 - any refusal is one
             return faults.not_authorized(error)
-        return faults.not_authorized(None) if allowed is False else None
+        return faults.unless_allowed(allowed)
 
 
 def main() -> None:

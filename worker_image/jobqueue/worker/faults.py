@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import traceback
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -79,6 +80,33 @@ def not_authorized(error: BaseException | None) -> Fault:
     """Dead: whoever asked for it may not have it done."""
     why = "" if error is None else f": {describe(error)}"
     return Fault("dead", f"not authorized{why}"[:LONGEST_ERROR], "not authorized")
+
+
+def unless_allowed(answer: Any) -> Fault | None:
+    """Return None when the application's check answered True; every other answer refuses, a forgotten return too."""
+    if answer is True:
+        return None
+    if answer is False:
+        return not_authorized(None)
+    close_lazy(answer)
+    return not_authorized(TypeError(f"the check answered with {type(answer).__name__}; it must return True or False"))
+
+
+def check_ran(result: Any) -> None:
+    """Raise Dead when a plain function returned what nothing will ever run: the job would be done without its work."""
+    if close_lazy(result):
+        raise Dead(
+            f"the handler returned a {type(result).__name__}, which nothing runs; make it an async def (its decorators "
+            "too), or finish the work before returning"
+        )
+
+
+def close_lazy(result: Any) -> bool:
+    """Whether it is a coroutine, another awaitable or a generator; closed, so that it is not missed at its end."""
+    lazy = inspect.isawaitable(result) or inspect.isgenerator(result) or inspect.isasyncgen(result)
+    if lazy and hasattr(result, "close"):
+        result.close()
+    return lazy
 
 
 def timed_out(seconds: float, where: str = "") -> Fault:

@@ -10,6 +10,7 @@ import os
 import signal
 import socket
 import sys
+import traceback
 from typing import TYPE_CHECKING, Any
 
 import structlog
@@ -303,7 +304,14 @@ def main() -> None:
     sock = socket.socket(fileno=arguments.pipe)
     sock.set_inheritable(False)
     os.set_inheritable(arguments.board, False)  # noqa: FBT003 - positional only
-    sys.exit(asyncio.run(serve(sock, arguments.board)))
+    try:
+        status = asyncio.Runner().run(serve(sock, arguments.board))
+    except BaseException:  # noqa: BLE001 - a SystemExit in a task that a handler started, or a fault of ours
+        traceback.print_exc()
+        status = 1
+    sys.stderr.flush()
+    # Not a return: closing the loop would wait for handlers that do not end, and the supervisor must see this now.
+    os._exit(status)
 
 
 if __name__ == "__main__":

@@ -70,6 +70,7 @@ class Slots:
         self._threads = ThreadPoolExecutor(max_workers=workload.slots, thread_name_prefix="handler")
         self._tasks: list[asyncio.Task[None]] = []
         self._context = copy_context()
+        self._stopping = False
 
     def start(self) -> None:
         """Start every slot."""
@@ -80,6 +81,7 @@ class Slots:
 
     async def stop(self) -> None:
         """End the slots; nothing runs in them any more, or the process ends anyway."""
+        self._stopping = True
         for task in self._tasks:
             task.cancel()
         await asyncio.wait(self._tasks, timeout=1.0)
@@ -136,13 +138,13 @@ class Slots:
         except asyncio.CancelledError as error:
             if held.stop is not None:
                 fault = self._stopped(held)
-            elif self._tasks[index].cancelling():
+            elif self._stopping:
                 raise
-            else:  # something the handler awaited was cancelled, not the handler
+            else:  # something the handler awaited was cancelled, or it cancelled itself
                 fault = self._failed(held, error)
-        except (Exception, SystemExit, KeyboardInterrupt) as error:  # noqa: BLE001 - any of them is an outcome
+        except BaseException as error:  # noqa: BLE001 - any of them is an outcome
             fault = self._failed(held, error) if held.stop is None else self._stopped(held)
-        if held.stop is not None:
+        if held.stop is not None or self._tasks[index].cancelling():
             await _absorb_cancellation()
         self._settle(held, handler, fault, now())
 
@@ -225,7 +227,7 @@ class Slots:
             return faults.not_authorized(error)
         finally:
             held.lend = lent
-        return faults.not_authorized(None) if allowed is False else None
+        return faults.unless_allowed(allowed)
 
     # --- in a thread ---
 
@@ -288,7 +290,7 @@ class Slots:
 def _call(function: Callable[..., Any], job: SyncJob[Any]) -> BaseException | None:
     """Run a handler in this thread; its exception is returned, as a future cannot carry every kind."""
     try:
-        function(job)
+        faults.check_ran(function(job))
     except BaseException as error:  # noqa: BLE001 - SystemExit from a handler is a failed attempt, not an exit
         return error
     return None
