@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from bench.reliability.stage import Stage
 
 GROWTH_MIB = 8.0  # what allocators may keep of a warm process
-_CONNECTIONS = "SELECT count(*) FROM pg_stat_activity WHERE application_name LIKE 'jobqueue%'"
+_CONNECTIONS = "SELECT count(*) FROM pg_stat_activity WHERE application_name LIKE 'jobqueue%%'"
 
 
 def run(stage: Stage, seed: int, *, jobs: int, faults: int) -> Verdict:
