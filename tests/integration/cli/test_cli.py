@@ -147,6 +147,7 @@ def test_the_life_of_a_job(cli: Cli, database: Database) -> None:
     assert cli("cancel", "1").out == "job 1: cancelled\n"
     assert cli("cancel", "1").out == "job 1: it has ended already\n"
     assert cli("redact", "1").out == "redacted 1 jobs\n"
+    assert 'payload          {"redacted": true}\n' in cli("show", "1", "--show-payload").out
     assert cli("redrive", "--status", "cancelled", "--all", "--dry-run").out == "would redrive 1 jobs\n"
     # It was redacted: nothing is left to run.
     assert cli("redrive", "--status", "cancelled", "--all", "--yes").out == "redrove 0 jobs\n"

@@ -113,7 +113,7 @@ def _option(name: str, field: FieldInfo) -> Any:
     flag = "--" + short.replace("_", "-")
     variable = f"JOBQUEUE_{short.upper()}"
     text = field.description or ""
-    if field.default is not None and not field.is_required() and "Default:" not in text:
+    if field.default not in {None, ""} and not field.is_required() and "Default:" not in text:
         text += f" Default: {_plain(field.default)}."
     kind: Any = bool | None if field.annotation is bool else str | None
     names = (flag, f"--no-{flag[2:]}") if field.annotation is bool else (flag,)

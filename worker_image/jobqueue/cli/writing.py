@@ -52,6 +52,8 @@ def printable(text: Any) -> str:
     """Return a cell's text on one line, without control characters: it may have been written by anybody."""
     if text is None:
         return "-"
+    if isinstance(text, dict | list):
+        text = json.dumps(text, ensure_ascii=False)
     return "".join(c if c.isprintable() else " " for c in str(text))
 
 
