@@ -112,15 +112,15 @@ def test_modules_have_one_reason_to_change() -> None:
     assert [str(path.relative_to(ROOT)) for path in modules if path.stem in names] == []
 
 
-def test_no_file_names_a_package_index() -> None:
-    # Which index pip, npm or apt asks is the machine's business; a name here would be wrong on the next machine.
-    index = re.compile(
-        rb"https?://[\w.-]*(pypi|pythonhosted|npmjs|deb\.debian|proxy\.golang)[\w.-]*/|--(extra-)?index-url|find-links"
-    )
+def test_no_file_says_where_packages_come_from() -> None:
+    # Which index pip, npm or apt asks is the machine's business; what stands here would be wrong on the next machine.
+    option = re.compile(rb"--(extra-)?index-url|find-links|--registry")
+    locks = re.compile(r"constraints|requirements|lock")
     hits = [
-        f"{path.relative_to(ROOT)}: {found[0].decode(errors='replace')}"
+        str(path.relative_to(ROOT))
         for path in tracked_files()
-        if path != Path(__file__) and (found := index.search(path.read_bytes()))
+        if path != Path(__file__)
+        and (option.search(path.read_bytes()) or (locks.search(path.name) and b"://" in path.read_bytes()))
     ]
     assert hits == []
 
