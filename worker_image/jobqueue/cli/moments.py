@@ -34,5 +34,6 @@ def moment(text: str, *, option: str) -> datetime:
     except ValueError:
         raise Refused(f"{option}: {text!r} is no time", hint="write 2030-01-31T08:00:00Z, or +10m, or -1h") from None
     if found.tzinfo is None:
-        raise Refused(f"{option}: {text!r} has no time zone", hint=f"write {text}Z or {text}+01:00")
+        full = found.isoformat()  # a date alone takes no zone
+        raise Refused(f"{option}: {text!r} has no time zone", hint=f"write {full}Z or {full}+01:00")
     return found
