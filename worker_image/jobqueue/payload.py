@@ -61,6 +61,9 @@ def decode(text: str) -> Any:
 
 def check_text(value: str, *, field: str) -> str:
     """Return `value` unless PostgreSQL could not store it (NUL, lone surrogates)."""
+    if not isinstance(value, str):
+        msg = f"{field}: must be text, not {type(value).__name__}"
+        raise InvalidInput(msg)
     if "\x00" in value:
         msg = f"{field}: contains a NUL character, which PostgreSQL cannot store; remove it"
         raise InvalidInput(msg)

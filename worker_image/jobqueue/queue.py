@@ -12,6 +12,7 @@ The statement runs in the caller's transaction, whatever that is. Errors of the 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, ParamSpec, TypeVar, overload
@@ -25,7 +26,7 @@ from jobqueue.errors import InvalidInput, from_database
 from jobqueue.migrate import DEFAULT_SCHEMA
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+    from collections.abc import Awaitable, Callable, Iterable, Sequence
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -284,14 +285,32 @@ def _text(value: str | None, field: str) -> str | None:
 
 
 def _trace(value: Mapping[str, str] | None, field: str = "trace_context") -> str | None:
-    return None if value is None else json_payload.encode(dict(value), field=field)
+    if value is None:
+        return None
+    if not isinstance(value, Mapping):
+        raise InvalidInput(f"{field}: must be a mapping of text to text, not {type(value).__name__}")
+    return json_payload.encode(dict(value), field=field)
 
 
 def _aware(value: datetime | None, field: str) -> datetime | None:
-    if value is not None and value.tzinfo is None:
+    if value is None:
+        return None
+    if not isinstance(value, datetime):
+        msg = f"{field}: must be a datetime, not {type(value).__name__}; add a timedelta to datetime.now(timezone.utc)"
+        raise InvalidInput(msg)
+    if value.tzinfo is None:
         msg = f"{field}: a datetime without a time zone; pass an aware one, such as datetime.now(timezone.utc)"
         raise InvalidInput(msg)
     return value
+
+
+_INTEGER = 2**31  # PostgreSQL's integer ends below it; what a field may be within that, the database says
+
+
+def _whole(value: int | None, field: str) -> int | None:
+    if value is None or (type(value) is int and -_INTEGER <= value < _INTEGER):
+        return value
+    raise InvalidInput(f"{field}: must be a whole number of at most 32 bits, not {type(value).__name__} {value!r:.30}")
 
 
 # --- producers ---
@@ -327,11 +346,11 @@ def enqueue(
             _text(class_, "class"),
             _text(kind, "kind"),
             json_payload.encode(payload),
-            version,
+            _whole(version, "version"),
             _text(key, "key"),
             _aware(run_after, "run_after"),
-            priority,
-            max_attempts,
+            _whole(priority, "priority"),
+            _whole(max_attempts, "max_attempts"),
             _text(tenant, "tenant"),
             _text(concurrency_key, "concurrency_key"),
             _text(correlation_id, "correlation_id"),
@@ -360,11 +379,11 @@ def enqueue_many(jobs: Sequence[NewJob], *, schema: str = DEFAULT_SCHEMA) -> Cal
         _texts([_text(j.class_, f"jobs[{i}].class") for i, j in enumerate(jobs)]),
         _texts([_text(j.kind, f"jobs[{i}].kind") for i, j in enumerate(jobs)]),
         _texts([json_payload.encode(j.payload, field=f"jobs[{i}].payload") for i, j in enumerate(jobs)]),
-        _optional([j.version for j in jobs], 1),
+        _optional([_whole(j.version, f"jobs[{i}].version") for i, j in enumerate(jobs)], 1),
         _optional([_text(j.key, f"jobs[{i}].key") for i, j in enumerate(jobs)]),
         _optional([_aware(j.run_after, f"jobs[{i}].run_after") for i, j in enumerate(jobs)]),
-        _optional([j.priority for j in jobs], 0),
-        _optional([j.max_attempts for j in jobs]),
+        _optional([_whole(j.priority, f"jobs[{i}].priority") for i, j in enumerate(jobs)], 0),
+        _optional([_whole(j.max_attempts, f"jobs[{i}].max_attempts") for i, j in enumerate(jobs)]),
         _optional([_text(j.tenant, f"jobs[{i}].tenant") for i, j in enumerate(jobs)]),
         _optional([_text(j.concurrency_key, f"jobs[{i}].concurrency_key") for i, j in enumerate(jobs)]),
         _optional([_text(j.correlation_id, f"jobs[{i}].correlation_id") for i, j in enumerate(jobs)]),
