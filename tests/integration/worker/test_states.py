@@ -156,6 +156,19 @@ def test_wrong_password_gets_one_line_and_exit_status_2(
     assert "Traceback" not in worker.process.text
 
 
+def test_login_without_the_workers_role_gets_one_line_and_exit_status_2(
+    jobs: Jobs, worker_process: Callable[..., Worker], database: Database
+) -> None:
+    jobs.connection.execute("CREATE ROLE mere_producer LOGIN IN ROLE jobqueue_producer")
+    try:
+        worker = worker_process(dsn=database.as_user("mere_producer"), ready=False)
+        assert worker.process.wait() == 2
+    finally:
+        jobs.connection.execute("DROP ROLE mere_producer")
+    assert len([line for line in worker.process.lines if "grant it the queue's worker role" in line]) == 1
+    assert "Traceback" not in worker.process.text
+
+
 def test_unreachable_database_is_tried_again_slowly(worker_process: Callable[..., Worker]) -> None:
     worker = worker_process(dsn="host=127.0.0.1 port=1 dbname=none", ready=False)
     eventually(lambda: len(worker.events("cannot reach the database")) >= 2, what="two tries")

@@ -84,7 +84,7 @@ class Link:
             connection = await self._connected()
             timer = asyncio.get_running_loop().call_later(patience, cut, connection)
             try:
-                return await verb(connection, *args, **kwargs)
+                answer = await verb(connection, *args, **kwargs)
             except (psycopg.OperationalError, psycopg.InterfaceError) as error:
                 if not (connection.closed or connection.broken):
                     raise
@@ -92,6 +92,10 @@ class Link:
                 raise LinkDownError(first_line(error)) from None
             finally:
                 timer.cancel()
+            # Not when it connected: a call that always fails would be repeated without a pause.
+            self._backoff.reset()
+            self._outage.over()
+            return answer
 
     async def call_again(self, verb: Callable[..., Awaitable[T]], *args: Any, **kwargs: Any) -> T:
         """Run a verb that may be repeated, until its answer comes. Raises the verb's own errors, and DataError."""
@@ -125,8 +129,6 @@ class Link:
                 self._outage.failed(first_line(error))
                 await asyncio.sleep(self._backoff.next())
         self._was_connected = True
-        self._backoff.reset()
-        self._outage.over()
         return self._connection
 
     @property

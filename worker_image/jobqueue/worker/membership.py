@@ -13,10 +13,13 @@ from typing import TYPE_CHECKING, Any
 import structlog
 
 from jobqueue import queue
+from jobqueue.errors import SchemaError
 from jobqueue.worker.link import LinkDownError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    import psycopg
 
     from jobqueue.worker.link import Link
     from jobqueue.worker.settings import WorkerSettings
@@ -107,3 +110,16 @@ class Membership:
             return await self._link.call_again(queue.forget_worker, worker, schema=self._settings.schema_name)
         except LinkDownError:
             return None
+
+
+async def check_rights(connection: psycopg.AsyncConnection[Any], schema: str) -> None:
+    """Raise SchemaError when this login may not be a worker: waiting would not mend it."""
+    cursor = await connection.execute(
+        "SELECT has_function_privilege(format('%%I.heartbeat(bigint)', %s::text), 'EXECUTE')", [schema]
+    )
+    row = await cursor.fetchone()
+    if row is not None and not row[0]:
+        raise SchemaError(
+            f"user {connection.info.user!r} may not run workers in schema {schema!r}; grant it the queue's worker role "
+            "(jobqueue_worker, unless it was migrated with another --role-prefix)"
+        )

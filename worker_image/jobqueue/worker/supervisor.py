@@ -20,7 +20,7 @@ from jobqueue.worker.health import Health, HealthServer
 from jobqueue.worker.incarnation import Ending, Incarnation
 from jobqueue.worker.killing import become_subreaper, kill_orphans
 from jobqueue.worker.link import Link, database, first_line, once, permanent
-from jobqueue.worker.membership import Membership
+from jobqueue.worker.membership import Membership, check_rights
 from jobqueue.worker.metrics import Metrics
 from jobqueue.worker.orders import Orders
 from jobqueue.worker.upkeep import Upkeep
@@ -125,6 +125,7 @@ class Supervisor:
             try:
                 async with once(self.info, "supervisor") as connection:
                     await migrate.check_async(connection, schema=self.settings.schema_name)
+                    await check_rights(connection, self.settings.schema_name)
             except SchemaError:
                 raise
             except (ConnectionFailed, OSError) as error:
