@@ -43,7 +43,7 @@ def test_campaign_holds(stage: Stage, campaign: str, jobs: int, faults: int) -> 
         ("DELETE FROM public.effect", "missing effects"),
         ("INSERT INTO public.effect SELECT * FROM public.effect", "duplicate effects"),
         ("UPDATE jobqueue.outcome SET status = 'x'", "jobs in another status than done"),
-        ("UPDATE jobqueue.outcome SET attempts = 40", "jobs with more attempts than allowed"),
+        ("UPDATE jobqueue.outcome SET attempts = 400", "jobs with more attempts than allowed"),
         ("UPDATE jobqueue.outcome SET attempts = 2", "jobs whose attempts differ from their history"),
         ("DELETE FROM jobqueue.outcome", "jobs in another status than done"),
     ],
