@@ -6,6 +6,7 @@ import os
 import select
 import signal
 import sys
+from contextlib import closing
 from typing import TYPE_CHECKING
 
 import psycopg
@@ -69,7 +70,7 @@ def test_a_stopped_server_refuses_until_it_is_started(pg: Server) -> None:
 
 
 def test_a_killed_backend_is_gone(pg: Server, empty_database: Database) -> None:
-    with empty_database.connect() as victim:
+    with closing(empty_database.connect()) as victim:  # leaving psycopg's own block would send a COMMIT
         pg.kill_backend(victim.info.backend_pid)
         with pytest.raises(psycopg.OperationalError):
             victim.execute("select 1")
