@@ -157,3 +157,12 @@ def test_thousands_behind_one_key_do_not_hold_up_the_others(own: Stage) -> None:
     assert free in {c.id for c in got}
     assert len(got) == 2
     assert own.one(PARKED) == 19_999
+
+
+def test_other_kinds_are_claimed_when_the_oldest_waits_behind_its_key(stage: Stage) -> None:
+    for _ in range(3):
+        stage.enqueue(kind="work", concurrency_key="x")
+    other = stage.enqueue(kind="other")
+    worker = stage.worker(kinds=[("work", 1), ("other", 1)])
+    worker.claim_one()
+    assert worker.claim_one().id == other
