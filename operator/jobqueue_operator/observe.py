@@ -28,7 +28,7 @@ def facts(snapshot: Snapshot | None, workers: Sequence[WorkerFacts]) -> Facts:
         return Facts(visible=False, workers=tuple(workers))
     return Facts(
         classes={c.class_: _class(c) for c in snapshot.classes},
-        downstreams={d.downstream: DownstreamFacts(limit=d.limit, in_use=d.in_use) for d in snapshot.downstreams},
+        downstreams={d.downstream: (DownstreamFacts(limit=d.limit, in_use=d.in_use),) for d in snapshot.downstreams},
         workers=tuple(_worker(w, snapshot) for w in workers),
     )
 
@@ -49,6 +49,10 @@ def _class(seen: ClassSnapshot) -> ClassFacts:
         ready=seen.ready,
         blocked=seen.blocked,
         unsupported=seen.blocked_unsupported,
+        blocked_key=seen.blocked_key,
+        blocked_tenant=seen.blocked_tenant,
+        ages=seen.age_quantiles_seconds,
+        estimated=seen.estimated,
         scheduled=seen.scheduled,
         in_flight=seen.in_flight,
         expired=seen.expired,

@@ -47,7 +47,7 @@ class World:
     async def want(self, replicas: int, *victims: str, class_: str = "email") -> None:
         decision = Decision(replicas, Reason.MINIMUM_REPLICAS, "")
         gone = tuple(Victim(v, Reason.IDLE_FIRST, "") for v in victims)
-        await self.platform.apply(Plan((Pool(class_, "", decision, gone),)))
+        await self.platform.apply(Plan((Pool(class_, "", decision, stop=gone),)))
 
     def notes(self) -> list[str]:
         return [line.split(" ", 1)[1] for line in self.notes_file.read_text().splitlines()]

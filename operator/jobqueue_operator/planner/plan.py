@@ -2,25 +2,118 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import TYPE_CHECKING
+
+from jobqueue_operator.planner.memory import CapacityMemory, ClassMemory
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 
 class Reason(StrEnum):
     """Stable words for why; a message beside each says it with its numbers."""
 
+    # Why a class has this many workers
+    DEMAND = "Demand"  # the need of its arrivals and backlog
+    CATCHING_UP = "CatchingUp"  # more than the need, so that what waits does not become late
+    SCALE_IN_WINDOW = "ScaleInWindow"  # fewer would do now; they stay until that has held for a while
     MINIMUM_REPLICAS = "MinimumReplicas"
-    JOBS_WAITING = "JobsWaiting"
-    IDLE = "Idle"
+    MAXIMUM_REPLICAS = "MaximumReplicas"
+    SCHEDULED_MINIMUM = "ScheduledMinimum"
+    DOWNSTREAM_CAPACITY = "DownstreamCapacity"  # its share of the downstream allows no more
+    PINNED = "Pinned"
     PAUSED = "Paused"
+    IDLE = "Idle"
+    IDLE_AFTER = "IdleAfter"  # idle, and kept until idleAfter is over
+    HEAD_BLOCKED = "HeadBlocked"  # more workers cannot help what waits
     NOT_VISIBLE = "QueueNotVisible"
+    FACTS_REFUSED = "FactsRefused"  # what was observed cannot be true
+    FALLBACK = "Fallback"  # not visible for so long that the documented fallback holds
+    REMOVED = "ClassRemoved"
+    # Which worker goes
     IDLE_FIRST = "IdleFirst"
     LEAST_ELAPSED = "LeastElapsed"
     NOT_READY_FIRST = "NotReadyFirst"
-    REMOVED = "ClassRemoved"
+    # Rollouts
     ROLLING = "RollingOut"
     WAITING_FOR_READY = "WaitingForReady"
     STALLED = "RolloutStalled"
+    # Limits of downstreams
+    SPEC_LIMIT = "SpecLimit"
+    SATURATED = "DownstreamSaturated"
+    PROBING = "Probing"  # back up after a saturation
+    MOVING = "MovingUnits"  # from one database to another: lowered here, not raised there yet
+
+
+class Condition(StrEnum):
+    """Stable types of what is worth saying beside a decision."""
+
+    TARGET_BELOW_START_DELAY = "TargetBelowStartDelay"
+    HEAD_BLOCKED = "HeadBlocked"
+    DOWNSTREAM_SATURATED = "DownstreamSaturated"
+    METRICS_UNAVAILABLE = "MetricsUnavailable"
+    AT_CAPACITY = "AtCapacity"  # the downstream's limit, not the queue, decides how late jobs are
+    MINIMUM_NOT_MET = "MinimumNotMet"
+    MEMORY_REFUSED = "MemoryRefused"  # a stored prior could not be read
+
+
+@dataclass(frozen=True, slots=True)
+class Remark:
+    """A condition that holds, with its numbers."""
+
+    condition: Condition
+    message: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Terms:
+    """The law's inputs as used and its terms, for one class at one tick. Seconds, jobs, workers.
+
+    Named as in docs/scaling.md, which derives them.
+    """
+
+    target: float = 0.0
+    deadline: float = 0.0
+    """dl: the target less what a decision may come late by."""
+    recovery: float = 0.0
+    """R: time allowed for working off a backlog that is already late."""
+    start_delay: float = 0.0
+    slots: int = 1
+    """c: jobs one worker runs at once."""
+    service: float = 0.0
+    """E[min(S, dl)]: mean length of an attempt, cut off at the deadline."""
+    giants: float = 0.0
+    """L: running attempts older than the deadline; each holds a slot."""
+    rate: float = 0.0
+    """Arrivals a second."""
+    load: float = 0.0
+    """Slots that the arrivals and the backlog keep busy."""
+    steady: int = 0
+    """n_s: workers for the load."""
+    catch_up: float = 0.0
+    """x: further workers, counted from when they would be up, for the quantile that needs most."""
+    floor: float = 0.0
+    """y: workers that must be there for the backlog, whatever the start delay."""
+    up: int = 0
+    need: int = 0
+    keep: int = 0
+    """What the scale-in windows still keep."""
+    window: float = 0.0
+    """W: seconds that fewer workers must have been enough for, before some go."""
+    useful: int = 0
+    """Workers beyond which slots would be empty."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bound:
+    """Something that changed the number, in the order in which it was applied."""
+
+    reason: Reason
+    replicas: int
+    """The number after it was applied."""
+    message: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,13 +123,15 @@ class Decision:
     replicas: int
     reason: Reason
     message: str
-    busy_at: float | None = None
-    """When the class last had work, for the next decision; None when it has had none."""
+    terms: Terms | None = None
+    """None where the law was not asked (blind, paused, pinned)."""
+    bounds: tuple[Bound, ...] = ()
+    remarks: tuple[Remark, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Victim:
-    """A worker that is to be drained."""
+    """A worker that is to be retired or stopped."""
 
     worker: str
     reason: Reason
@@ -54,31 +149,86 @@ class RolloutStep:
 
 @dataclass(frozen=True, slots=True)
 class Pool:
-    """One class's workers as they should be."""
+    """One class's workers as they should be.
+
+    Scale-in has two steps, so that no busy worker is stopped by it: `retire` fences workers in the queue, `stop` ends
+    those that are fenced and hold nothing. `take_back` names retired workers that are needed again.
+    """
 
     class_: str
+    """The pool's key."""
     revision: str
     decision: Decision
-    victims: tuple[Victim, ...] = ()
+    retire: tuple[Victim, ...] = ()
+    take_back: tuple[str, ...] = ()
+    stop: tuple[Victim, ...] = ()
     rollout: RolloutStep | None = None
+    memory: ClassMemory = field(default_factory=ClassMemory)
 
     @property
     def why(self) -> str:
         """What is being done and why, as one line."""
         parts = [self.decision.message]
-        if self.victims:
-            parts.append("draining " + ", ".join(v.worker for v in self.victims))
+        if self.retire:
+            parts.append("retiring " + ", ".join(v.worker for v in self.retire))
+        if self.take_back:
+            parts.append("taking back " + ", ".join(self.take_back))
+        if self.stop:
+            parts.append("draining " + ", ".join(v.worker for v in self.stop))
         if self.rollout is not None:
             parts.append(self.rollout.message)
         return "; ".join(parts)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Share:
+    """What one pool gets of a downstream. Units."""
+
+    pool: str
+    minimum: int
+    """Reserved for it, in whole workers."""
+    asked: int
+    """What its wanted workers would be charged."""
+    allocated: int
+    replicas: int
+    """Workers that fit into what is allocated."""
+    held_back_by: tuple[str, ...] = ()
+    """Pools that have what this one asks for; empty when it gets all, or when only the limit is short."""
+    message: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Allocation:
+    """One downstream's units and who gets them."""
+
+    downstream: str
+    ceiling: int
+    """What the manifest allows: units, or connections, less the reserve."""
+    limit: int
+    """What is given out now: the ceiling, or less while the downstream is saturated."""
+    in_use: int | None
+    """Units in flight; None when no database could be read."""
+    reason: Reason
+    message: str
+    shares: tuple[Share, ...] = ()
+    limits: Mapping[str, int] = field(default_factory=dict)
+    """By database: the limit that its claims are to hold to from now on. Their sum is never above `limit`, save for
+    units still in flight where a limit was just lowered."""
+    remarks: tuple[Remark, ...] = ()
+    memory: CapacityMemory = field(default_factory=CapacityMemory)
+
+
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """All pools of one tick, in the order of the manifest, then those that are to go."""
+    """All pools of one tick, in the order they were asked for, then those that are to go; and all downstreams."""
 
     pools: tuple[Pool, ...]
+    downstreams: tuple[Allocation, ...] = ()
 
     def pool(self, class_: str) -> Pool | None:
         """Return the pool of a class, or None."""
         return next((p for p in self.pools if p.class_ == class_), None)
+
+    def downstream(self, name: str) -> Allocation | None:
+        """Return the allocation of a downstream, or None."""
+        return next((a for a in self.downstreams if a.downstream == name), None)

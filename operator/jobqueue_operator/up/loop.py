@@ -12,6 +12,7 @@ from jobqueue_operator import observe
 from jobqueue_operator.planner.decide import plan
 from jobqueue_operator.planner.facts import Facts, Phase
 from jobqueue_operator.planner.plan import Plan
+from jobqueue_operator.planner.wanted import PoolSpec, Wanted
 from jobqueue_operator.platforms import Event, Happening
 from jobqueue_operator.up import finish
 from jobqueue_operator.up.report import Reporter, rows
@@ -88,7 +89,7 @@ class Loop:
         """Observe, plan and act once."""
         snapshot = await self._look()
         facts = observe.facts(snapshot, await self.platform.observe())
-        self._plan = plan(self.classes, facts, self._plan, revisions=self.revisions, now=now)
+        self._plan = plan(self._wanted(), facts, self._plan, now=time.time(), tick=self.interval)
         await self.platform.apply(self._plan)
         self._listen_again(facts)
         for event in self.platform.events():
@@ -107,6 +108,9 @@ class Loop:
         done = await self._try("counting", self.queue.done()) if snapshot is not None else None
         self.reporter.tick(rows(self.classes, facts, self._plan, done, self.looping))
         return facts
+
+    def _wanted(self) -> Wanted:
+        return Wanted(pools=tuple(PoolSpec(key=s.name, spec=s, revision=self.revisions[s.name]) for s in self.classes))
 
     async def show(self) -> None:
         """Observe and show, without deciding or starting anything: while everything drains."""

@@ -4,7 +4,7 @@ from typing import Any
 
 from jobqueue.signals import ClassSnapshot, DatabaseSnapshot, DownstreamSnapshot, Snapshot, WorkerSnapshot
 from jobqueue_operator import observe
-from jobqueue_operator.planner.facts import ClassFacts, Phase, WorkerFacts
+from jobqueue_operator.planner.facts import ClassFacts, DownstreamFacts, Phase, WorkerFacts
 
 NOW = datetime(2026, 1, 2, tzinfo=UTC)
 EMAIL = ClassSnapshot(
@@ -48,10 +48,19 @@ def test_a_snapshot_becomes_facts() -> None:
     assert facts.visible
     assert facts.classes == {
         "email": ClassFacts(
-            ready=5, blocked=3, unsupported=1, scheduled=2, in_flight=3, expired=1, dead=4, oldest_age=7.25, paused=True
+            ready=5,
+            blocked=3,
+            unsupported=1,
+            blocked_key=2,
+            scheduled=2,
+            in_flight=3,
+            expired=1,
+            dead=4,
+            oldest_age=7.25,
+            paused=True,
         )
     }
-    assert (facts.downstreams["db"].limit, facts.downstreams["db"].in_use) == (40, 7)
+    assert facts.downstreams["db"] == (DownstreamFacts(limit=40, in_use=7),)
 
 
 def test_without_a_snapshot_the_queue_is_not_visible() -> None:

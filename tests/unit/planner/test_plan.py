@@ -6,12 +6,18 @@ from hypothesis import strategies as st
 
 from jobqueue_operator.planner.decide import plan
 from jobqueue_operator.planner.facts import ClassFacts, Facts, Phase, WorkerFacts
+from jobqueue_operator.planner.memory import ClassMemory
 from jobqueue_operator.planner.plan import Decision, Plan, Pool, Reason
+from jobqueue_operator.planner.wanted import PoolSpec, Wanted
 from jobqueue_operator.resources import ClassSpec
 
 
 def spec(**fields: Any) -> ClassSpec:
     return ClassSpec.model_validate({"name": "email", "timeout": "30s", **fields})
+
+
+def asked(class_: ClassSpec) -> Wanted:
+    return Wanted(pools=(PoolSpec(key="email", spec=class_, revision="new"),))
 
 
 def worker(name: str, phase: Phase = Phase.READY, revision: str = "new", **fields: Any) -> WorkerFacts:
@@ -22,13 +28,13 @@ def pool(
     class_: ClassSpec,
     *workers: WorkerFacts,
     seen: ClassFacts | None = None,
-    previous: Decision | None = None,
+    previous: Pool | None = None,
     visible: bool = True,
     now: float = 100.0,
 ) -> Pool:
     facts = Facts(visible=visible, classes={"email": seen or ClassFacts()} if visible else {}, workers=workers)
-    before = Plan((Pool("email", "new", previous),)) if previous is not None else None
-    found = plan([class_], facts, before, revisions={"email": "new"}, now=now).pool("email")
+    before = Plan((previous,)) if previous is not None else None
+    found = plan(asked(class_), facts, before, now=now).pool("email")
     assert found is not None
     return found
 
@@ -44,18 +50,19 @@ def test_paused_workers_stay() -> None:
 
 
 def test_a_blind_tick_holds_what_was_and_stops_nobody() -> None:
-    held = Decision(4, Reason.MINIMUM_REPLICAS, "")
+    held = Pool("email", "new", Decision(4, Reason.MINIMUM_REPLICAS, ""), memory=ClassMemory(busy_at=3.0))
     found = pool(spec(), *(worker(f"w{i}", revision="old") for i in range(4)), previous=held, visible=False)
     assert (found.decision.replicas, found.decision.reason) == (4, Reason.NOT_VISIBLE)
-    assert found.victims == ()
+    assert found.stop == ()
     assert found.rollout is None
 
 
 def test_a_class_at_zero_wakes_for_work_and_sleeps_after_it() -> None:
     class_ = spec(replicas={"min": 0, "idleAfter": "60s"})
     assert pool(class_).decision.replicas == 0
-    woken = pool(class_, seen=ClassFacts(ready=7), now=100).decision
-    assert (woken.replicas, woken.reason, woken.message) == (1, "JobsWaiting", "replicas.min 0, 7 jobs: 1")
+    woken = pool(class_, seen=ClassFacts(ready=7), now=100)
+    decision = woken.decision
+    assert (decision.replicas, decision.reason, decision.message) == (1, "Demand", "replicas.min 0, 7 jobs: 1")
     assert pool(class_, seen=ClassFacts(in_flight=1)).decision.replicas == 1
     assert pool(class_, previous=woken, now=159).decision.replicas == 1
     assert pool(class_, previous=woken, now=160).decision.replicas == 0
@@ -70,7 +77,7 @@ def test_who_is_too_many_goes_not_ready_first_then_idle_then_the_least_busy() ->
         worker("gone", Phase.DRAINING),
     ]
     found = pool(spec(), *workers)
-    assert [(v.worker, v.reason) for v in found.victims] == [
+    assert [(v.worker, v.reason) for v in found.stop] == [
         ("starting", "NotReadyFirst"),
         ("idle-young", "IdleFirst"),
         ("idle-old", "IdleFirst"),
@@ -80,10 +87,10 @@ def test_who_is_too_many_goes_not_ready_first_then_idle_then_the_least_busy() ->
 
 def test_a_class_that_is_no_longer_asked_for_goes() -> None:
     facts = Facts(workers=(WorkerFacts(name="w", class_="gone", phase=Phase.READY, revision="x"),))
-    found = plan([], facts, None, revisions={}, now=0).pool("gone")
+    found = plan(Wanted(), facts, None, now=0).pool("gone")
     assert found is not None
     assert (found.decision.replicas, found.decision.reason) == (0, Reason.REMOVED)
-    assert [v.worker for v in found.victims] == ["w"]
+    assert [v.worker for v in found.stop] == ["w"]
 
 
 @pytest.mark.parametrize(
@@ -110,7 +117,7 @@ def test_no_rollout_when_all_are_new() -> None:
 
 def test_an_old_worker_that_is_too_many_goes_without_being_replaced() -> None:
     found = pool(spec(), worker("new-one"), worker("old-one", revision="old", busy=9))
-    assert [v.worker for v in found.victims] == ["old-one"]
+    assert [v.worker for v in found.stop] == ["old-one"]
     assert found.rollout is None
 
 
@@ -122,7 +129,7 @@ fleets = st.lists(st.tuples(phases, st.sampled_from(["old", "new"]), st.integers
 def test_a_step_never_leaves_less_than_all_but_one_able_to_work(fleet: list[Any], replicas: int) -> None:
     workers = [worker(f"w{i}", phase, rev, busy=busy) for i, (phase, rev, busy) in enumerate(fleet)]
     found = pool(spec(replicas={"min": replicas}), *workers, seen=ClassFacts(paused=True))
-    going = {v.worker for v in found.victims}
+    going = {v.worker for v in found.stop}
     if found.rollout is not None and found.rollout.replace is not None:
         going.add(found.rollout.replace.worker)
     assert going <= {w.name for w in workers if w.phase is not Phase.DRAINING}
@@ -130,11 +137,11 @@ def test_a_step_never_leaves_less_than_all_but_one_able_to_work(fleet: list[Any]
     assert len(stay) >= min(replicas, sum(w.phase is not Phase.DRAINING for w in workers)) - 1
     ready_lost = sum(w.phase is Phase.READY for w in workers if w.name in going)
     others_down = sum(w.phase is not Phase.READY for w in workers if w.name not in going)
-    if not found.victims and found.rollout is not None and ready_lost:
+    if not found.stop and found.rollout is not None and ready_lost:
         assert others_down == 0 or all(w.revision == "old" for w in workers if w.phase is not Phase.READY)
 
 
 def test_the_plan_depends_on_nothing_but_its_arguments() -> None:
     facts = Facts(classes={"email": ClassFacts(ready=3)}, workers=(worker("a"), worker("b", revision="old")))
-    one, two = (plan([spec()], facts, None, revisions={"email": "new"}, now=5.0) for _ in range(2))
+    one, two = (plan(asked(spec()), facts, None, now=5.0) for _ in range(2))
     assert one == two

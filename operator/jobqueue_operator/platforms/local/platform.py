@@ -94,7 +94,7 @@ class LocalPlatform:
     async def apply(self, plan: Plan) -> None:
         """Stop victims, take the rollout's step, and start what is missing; without waiting for any of it."""
         for pool in plan.pools:
-            going = list(pool.victims)
+            going = list(pool.stop)
             if pool.rollout is not None and pool.rollout.replace is not None:
                 going.append(pool.rollout.replace)
             for victim in going:
