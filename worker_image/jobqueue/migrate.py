@@ -161,6 +161,7 @@ def _apply_once(conn: psycopg.Connection[Any], schema: str, prefix: str) -> list
         conn.execute(sql.SQL("SET LOCAL lock_timeout = {}").format(f"{LOCK_TIMEOUT_SECONDS}s"))
         # The functions' bodies are checked against tables that the same file may create; quiet notices, loud errors.
         conn.execute("SET LOCAL client_min_messages = warning")
+        _check_owner(conn, schema, f"{prefix}_owner")
         _create_roles(conn, prefix)
         owner = sql.Identifier(f"{prefix}_owner")
         conn.execute(sql.SQL("CREATE SCHEMA IF NOT EXISTS {} AUTHORIZATION {}").format(sql.Identifier(schema), owner))
@@ -184,6 +185,17 @@ def _apply_once(conn: psycopg.Connection[Any], schema: str, prefix: str) -> list
                 )
                 done.append(f"{migration.version:04d}_{migration.name}")
     return done
+
+
+def _check_owner(conn: psycopg.Connection[Any], schema: str, owner: str) -> None:
+    """Refuse to go on as another owner than the one that the queue was made with, before any role is created."""
+    query = "SELECT tableowner FROM pg_tables WHERE schemaname = %s AND tablename = 'migration'"
+    row = conn.execute(query, [schema]).fetchone()
+    if row is None or row[0] == owner:
+        return
+    prefix = row[0].removesuffix("_owner")
+    remedy = f"give --role-prefix {prefix}" if prefix != row[0] else "choose another --schema"
+    raise SchemaError(f"schema {schema!r} belongs to role {row[0]!r}, not to {owner!r}; {remedy}")
 
 
 def _open_schema(conn: psycopg.Connection[Any], schema: str, owner: str) -> None:

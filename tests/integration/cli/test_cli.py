@@ -99,6 +99,30 @@ def test_migrate_creates_then_changes_nothing(
     assert cli("migrate", "--json").json()["applied"] == []
 
 
+def test_migrate_names_the_roles_that_a_queue_was_made_with(
+    empty_database: Database, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cli = Cli(empty_database.dsn, capsys, monkeypatch)
+    prefix = f"shop_{empty_database.name[-12:]}".lower().replace("-", "_")
+    assert cli("migrate", "--role-prefix", prefix).code == 0
+    with empty_database.connect() as conn:
+        before = conn.execute("SELECT count(*) FROM pg_roles").fetchone()
+        assert cli("migrate") == Ended(
+            2,
+            "",
+            f"error: schema 'jobqueue' belongs to role '{prefix}_owner', not to 'jobqueue_owner'; "
+            f"give --role-prefix {prefix}\n",
+        )
+        assert conn.execute("SELECT count(*) FROM pg_roles").fetchone() == before
+
+
+def test_a_class_that_does_not_exist_is_named_with_those_that_do(cli: Cli) -> None:
+    wrong = Ended(2, "", "error: class: there is no class 'nope'\nhint: the classes are: default\n")
+    assert cli("list", "--class", "nope") == wrong
+    assert cli("redrive", "--class", "nope", "--yes") == wrong
+    assert cli("list", "--class", "default") == Ended(0, "no jobs\n", "")
+
+
 def test_migrate_registers_the_classes_of_a_manifest(cli: Cli, tmp_path: Path) -> None:
     manifest = tmp_path / "jobqueue.yaml"
     manifest.write_text(
@@ -147,6 +171,7 @@ def test_the_life_of_a_job(cli: Cli, database: Database) -> None:
     assert cli("cancel", "1").out == "job 1: cancelled\n"
     assert cli("cancel", "1").out == "job 1: it has ended already\n"
     assert cli("redact", "1").out == "redacted 1 jobs\n"
+    assert cli("redact", "1", "404") == Ended(1, "redacted 1 jobs; 1 of 2 do not exist\n", "")
     assert 'payload          {"redacted": true}\n' in cli("show", "1", "--show-payload").out
     assert cli("redrive", "--status", "cancelled", "--all", "--dry-run").out == "would redrive 1 jobs\n"
     # It was redacted: nothing is left to run.

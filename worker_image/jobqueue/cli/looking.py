@@ -9,7 +9,7 @@ import typer
 
 from jobqueue.cli.place import AsJson, Dsn, DsnDir, Id, Schema, connection
 from jobqueue.cli.writing import printable, show_seconds, show_time, write, write_json, write_table
-from jobqueue.errors import UnknownJob
+from jobqueue.errors import UnknownClass, UnknownJob
 
 if TYPE_CHECKING:
     import psycopg
@@ -84,6 +84,15 @@ def _blocked(c: ClassSnapshot) -> str:
     return ", ".join(parts) or "0"
 
 
+def check_class(conn: psycopg.Connection[Any], schema: str, class_: str) -> None:
+    """Raise UnknownClass, with the names that there are, when a class that was asked for does not exist."""
+    from jobqueue import queue  # noqa: PLC0415 - heavy
+
+    known = [str(found["class"]) for found in queue.snapshot(conn, schema=schema)["classes"]]
+    if class_ not in known:
+        raise UnknownClass(f"class: there is no class {class_[:100]!r} (the classes are: {', '.join(known)[:500]})")
+
+
 def list_(
     status: Annotated[Status | None, typer.Option(help="Only jobs of this status.")] = None,
     class_: Annotated[str | None, typer.Option("--class", metavar="NAME", help="Only this class.")] = None,
@@ -115,6 +124,8 @@ def list_(
     where = {column: value for column, value in given.items() if value is not None}
     with connection(dsn, dsn_dir, schema) as conn:
         jobs = _select(conn, schema, where, limit=limit, payload=show_payload)
+        if class_ is not None and not jobs:
+            check_class(conn, schema, class_)
     if as_json:
         write_json(jobs)
         return

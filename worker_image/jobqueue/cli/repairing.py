@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal
 import typer
 
 from jobqueue.cli.failure import FAILED, Refused
+from jobqueue.cli.looking import check_class
 from jobqueue.cli.moments import duration, moment
 from jobqueue.cli.place import AsJson, Dsn, DsnDir, Schema, connection, job_number
 from jobqueue.cli.writing import write, write_json
@@ -69,6 +70,8 @@ def redrive(
         if ids:
             _redrive_ids(conn, schema, ids, over, force=force, as_json=as_json)
             return
+        if class_ is not None:
+            check_class(conn, schema, class_)
         number = 0 if yes else _count(conn, schema, status, filters, limit)
         if not yes and not dry_run and number:
             _ask(number, status)
@@ -174,6 +177,7 @@ def redact(
     """Remove what ended jobs said: payload, trace context, checkpoint and errors, for good.
 
     That they ran, when, and with which outcome stays. They cannot be redriven then.
+    Exit status 1 when one of them does not exist; the others are redacted.
 
     Example: jobqueue redact 12345 12346
     """
@@ -184,4 +188,7 @@ def redact(
     if as_json:
         write_json({"jobs": number})
     else:
-        write(f"redacted {number} jobs")
+        asked = len(set(ids))
+        write(f"redacted {number} jobs" + (f"; {asked - number} of {asked} do not exist" if number < asked else ""))
+    if number < len(set(ids)):
+        raise typer.Exit(FAILED)
