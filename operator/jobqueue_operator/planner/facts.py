@@ -6,12 +6,9 @@ a number that is none) is refused by the planner for that class, which then hold
 
 from __future__ import annotations
 
+from collections.abc import Mapping  # noqa: TC003 - a recorded line is read by these annotations
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 
 class Phase(StrEnum):

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping  # noqa: TC003 - a recorded line is read by these annotations
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import TYPE_CHECKING
 
 from jobqueue_operator.planner.memory import CapacityMemory, ClassMemory
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 
 class Reason(StrEnum):
