@@ -28,6 +28,15 @@ def up(
     dsn: Dsn = None,
     dsn_dir: DsnDir = None,
     schema: Schema = "jobqueue",
+    listen_dsn: Annotated[
+        str | None,
+        typer.Option(
+            metavar="DSN",
+            envvar="JOBQUEUE_LISTEN_DSN",
+            show_envvar=False,
+            help="Direct address for LISTEN when the DSN is a pooler's; JOBQUEUE_LISTEN_DSN says the same.",
+        ),
+    ] = None,
     for_: Annotated[
         float | None, typer.Option("--for", min=0, metavar="SECONDS", help="Drain and end after this time.")
     ] = None,
@@ -75,6 +84,7 @@ def up(
         manifest=manifest,
         dsn=dsn,
         dsn_dir=dsn_dir,
+        listen_dsn=listen_dsn,
         schema=schema,
         ending=Ending(after=for_, when_empty=until_empty),
         state=state_dir.absolute(),

@@ -33,6 +33,12 @@ def facts(snapshot: Snapshot | None, workers: Sequence[WorkerFacts]) -> Facts:
     )
 
 
+def registrations(snapshot: Snapshot, worker: WorkerFacts, *, state: str) -> list[int]:
+    """Return the queue's ids of the process that a worker has now, as far as they are in this state."""
+    entries = _entries(snapshot, worker.class_, worker.name)
+    return [entry.id for entry in entries if entry.state == state and _current(entry, snapshot, worker)]
+
+
 def earlier_registrations(snapshot: Snapshot, worker: WorkerFacts) -> list[int]:
     """Return the queue's ids of the processes that a worker had before the one it has now."""
     entries = _entries(snapshot, worker.class_, worker.name)
@@ -67,9 +73,14 @@ def _worker(worker: WorkerFacts, snapshot: Snapshot) -> WorkerFacts:
         return worker
     entries = [e for e in _entries(snapshot, worker.class_, worker.name) if _current(e, snapshot, worker)]
     busy = sum(e.in_flight for e in entries)
-    ready = any(_works(e, snapshot) for e in entries)
-    phase = Phase.READY if ready and worker.phase is Phase.STARTING else worker.phase
-    return replace(worker, phase=phase, busy=busy)
+    states = {e.state for e in entries}
+    phase = worker.phase
+    if phase is Phase.STARTING:
+        if any(_works(e, snapshot) for e in entries):
+            phase = Phase.READY
+        elif states == {"retired"}:
+            phase = Phase.RETIRED
+    return replace(worker, phase=phase, busy=busy, admitted=states != {"waiting"})
 
 
 def _works(entry: WorkerSnapshot, snapshot: Snapshot) -> bool:

@@ -14,9 +14,9 @@ import psutil
 import pytest
 
 from jobqueue_operator.planner.facts import Phase, WorkerFacts
-from jobqueue_operator.planner.plan import Decision, Plan, Pool, Reason, Victim
+from jobqueue_operator.planner.plan import Decision, Plan, Pool, Reason, RolloutStep, Victim
 from jobqueue_operator.platforms import Event, Happening
-from jobqueue_operator.platforms.local import LocalPlatform, Template, survivors
+from jobqueue_operator.platforms.local import LocalPlatform, Template, survivors, turns
 
 STUB = Path(__file__).with_name("stub_worker.py")
 PATIENCE = 20.0
@@ -48,6 +48,16 @@ class World:
         decision = Decision(replicas, Reason.MINIMUM_REPLICAS, "")
         gone = tuple(Victim(v, Reason.IDLE_FIRST, "") for v in victims)
         await self.platform.apply(Plan((Pool(class_, "", decision, stop=gone),)))
+
+    async def told(self, phase: Phase, *names: str, replicas: int, rollout: str = "") -> None:
+        """Have the plan applied after the queue told the phase of these workers."""
+        step = RolloutStep(Victim(rollout, Reason.ROLLING, ""), Reason.ROLLING, "") if rollout else None
+        seen = [replace(w, phase=phase) for w in await self.workers() if w.name in names]
+        decision = Decision(replicas, Reason.DEMAND, "")
+        await self.platform.apply(Plan((Pool("email", "", decision, rollout=step),)), seen)
+
+    async def names(self) -> list[str]:
+        return [w.name for w in await self.workers()]
 
     def notes(self) -> list[str]:
         return [line.split(" ", 1)[1] for line in self.notes_file.read_text().splitlines()]
@@ -168,6 +178,82 @@ async def test_a_victim_goes_and_only_then_another_comes(world: World) -> None:
     await world.want(2)
     await world.until(lambda: world.notes().count("up") == 3, "the new worker")
     assert victim not in {w.name for w in await world.workers()}
+
+
+async def test_a_retired_worker_does_not_count_until_it_is_taken_back(world: World) -> None:
+    world.use()
+    await world.want(2)
+    await world.until(lambda: world.notes().count("up") == 2, "two workers")
+    first, second = await world.names()
+    await world.told(Phase.RETIRED, first, replicas=1)
+    assert await world.names() == [first, second], "retired, it goes on"
+    await world.told(Phase.RETIRED, first, replicas=2)
+    assert len(await world.names()) == 3, "the plan asks for two beside it"
+    await world.want(2)
+    assert len(await world.names()) == 3, "what is not told again still holds"
+    await world.told(Phase.READY, first, replicas=3)
+    assert len(await world.names()) == 3, "taken back, it is one of the three"
+
+
+async def test_a_retired_worker_is_not_waited_for_while_it_drains_and_a_replaced_one_is(world: World) -> None:
+    world.use("slow-drain", grace=1.0)
+    await world.want(2)
+    await world.until(lambda: world.notes().count("up") == 2, "two workers")
+    first, second = await world.names()
+    await world.told(Phase.RETIRED, first, replicas=1)
+    await world.want(1, first)
+    assert await world.names() == [first, second]
+    await world.want(2)
+    assert len(await world.names()) == 3
+    await world.told(Phase.READY, replicas=2, rollout=second)
+    await world.told(Phase.READY, replicas=2)
+    assert len(await world.names()) == 3, "one out, one in"
+    await world.until(lambda: len(world.events(Happening.DRAINED)) == 2, "both to be gone")
+    await world.want(2)
+    assert len(await world.names()) == 2
+
+
+async def test_a_retired_worker_that_dies_is_not_started_again(world: World) -> None:
+    world.use()
+    await world.want(2)
+    await world.until(lambda: world.notes().count("up") == 2, "two workers")
+    first, second = await world.names()
+    await world.told(Phase.RETIRED, first, replicas=1)
+    os.kill(world.platform.process_ids()[first], signal.SIGKILL)
+    await world.until(lambda: world.events(Happening.GONE), "its end")
+    assert [(e.worker, e.message) for e in world.events(Happening.GONE)] == [(first, "killed by signal 9")]
+    assert world.events(Happening.DIED) == []
+    assert await world.names() == [second]
+    await world.want(1)
+    assert await world.names() == [second]
+
+
+async def test_a_crowd_comes_up_a_few_at_a_time(world: World) -> None:
+    world.use()
+    await world.want(20)
+    await world.until(lambda: world.notes().count("up") == turns.MOST, "the first few")
+    first = list(world.platform.process_ids())
+    assert len(first) == turns.MOST, "the others wait until the queue knows these"
+    assert {w.phase for w in await world.workers()} == {Phase.STARTING}
+    await world.told(Phase.READY, *first[:3], replicas=20)
+    await world.until(lambda: world.notes().count("up") == turns.MOST + 3, "three more")
+    assert len(world.platform.process_ids()) == turns.MOST + 3
+    await asyncio.wait_for(world.platform.close(), PATIENCE)
+    assert world.notes().count("up") == turns.MOST + 3, "who waited for its turn is not started to be ended"
+
+
+async def test_one_that_never_comes_up_holds_the_others_up_for_a_while_only() -> None:
+    tried = turns.Turns(most=1, within=0.01)
+    never = asyncio.Event()
+    stuck = await tried.take(unless=never)
+    next_ = await asyncio.wait_for(tried.take(unless=never), PATIENCE)
+    assert stuck is not None
+    assert next_ is not None
+    stuck.end()
+    waiting = asyncio.create_task(turns.Turns(most=0).take(unless=never))
+    never.set()
+    assert await asyncio.wait_for(waiting, PATIENCE) is None
+    next_.end()
 
 
 async def test_the_worker_s_environment_holds_nothing_but_what_it_needs(

@@ -303,6 +303,24 @@ def test_one_up_a_state_directory(shop: Shop) -> None:
     assert first.wait(within=30) == 0
 
 
+def test_a_second_leader_ends_the_first_which_stops_acting(shop: Shop, tmp_path: Path) -> None:
+    first = shop.up()
+    ready(first)
+    shop.enqueue({"n": 1, "until": "go"})
+    started(first, shop)
+    second = shop.up("--state-dir", str(tmp_path / "second"))
+    first.wait_for_line("another operator has taken this database over; this one stops acting and drains: up@")
+    first.wait_for_line("draining")
+    shop.touch("go")
+    assert first.wait(within=30) == 1, first.text
+    ready(second)
+    assert shop.jobs() == [("done", 1)], "what ran was finished"
+    second.signal(signal.SIGTERM)
+    assert second.wait(within=30) == 0, second.text
+    with shop.database.connect() as connection:
+        assert queue.snapshot(connection)["database"]["epoch"] == 2, "the first did not fight for it"
+
+
 def test_a_database_that_goes_away_stops_nobody(shop: Shop, pg: Server) -> None:
     process = shop.up()
     ready(process)

@@ -10,6 +10,8 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from jobqueue_operator.planner.facts import WorkerFacts
     from jobqueue_operator.planner.plan import Plan
 
@@ -20,7 +22,8 @@ class Happening(StrEnum):
     STARTED = "started"
     DRAINED = "drained"  # it ended because it was asked to, in time
     KILLED = "killed"  # it was asked to end, and had to be killed when its grace was over
-    DIED = "died"  # nobody asked it to
+    DIED = "died"  # nobody asked it to; it is started again
+    GONE = "gone"  # nobody asked it to, and it was retired: nobody misses it
     LOOPING = "looping"  # it died so often that it is not coming up
 
 
@@ -40,8 +43,19 @@ class Platform(Protocol):
     async def observe(self) -> tuple[WorkerFacts, ...]:
         """Return every worker that exists, those that are draining or waiting to be started again included."""
 
-    async def apply(self, plan: Plan) -> None:
-        """Take the next steps towards the plan and return without waiting for them. Repeating a plan is harmless."""
+    async def apply(self, plan: Plan, workers: Sequence[WorkerFacts] = ()) -> None:
+        """Take the next steps towards the plan and return without waiting for them. Repeating a plan is harmless.
+
+        `workers` are those of `observe` with the phases that the queue knows, after the plan's `retire` and `take_back`
+        were written there; empty when the queue cannot be read, and then what was known of them holds.
+
+        * Workers named by `stop` or by the rollout's `replace` are drained. Nothing else ends a worker.
+        * As many are started as `decision.replicas` exceeds the workers of the class that exist and are not retired. A
+          retired one never counts, from its fence to its end, drain included: the plan asks for `replicas` beside it,
+          and has charged it where a limit is shared. One that is stopped without having been retired (replaced by a
+          rollout, or never ready) counts until it is gone: one out, one in.
+        * A worker that dies keeps its place and is started again, with pauses when it dies early; a retired one is not.
+        """
 
     def events(self) -> list[Event]:
         """Return what happened since the last call, oldest first; a bounded number."""

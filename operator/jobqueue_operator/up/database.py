@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+OPERATOR = 0
+"""The worker id under which the queue keeps the operator's waiter flags."""
 DEADLINE = 10.0
 """Seconds that any call may take, connecting included."""
 COUNTING_SHARE = 20.0
@@ -29,7 +31,7 @@ COUNTING_SHARE = 20.0
 
 
 class Database:
-    """Implements `up.loop.Queue`. Errors of the driver arrive as ConnectionFailed, those of the queue as themselves."""
+    """Implements `up.queue.Queue`. The driver's errors arrive as ConnectionFailed, the queue's as themselves."""
 
     def __init__(self, info: connect.ConnInfo, schema: str) -> None:
         self._info = info
@@ -38,6 +40,11 @@ class Database:
         self._epoch: int | None = None
         self._done: Mapping[str, int] = {}
         self._count_at = 0.0
+
+    @property
+    def epoch(self) -> int | None:
+        """This leadership's number; None before `prepare`."""
+        return self._epoch
 
     async def prepare(self, queues: Sequence[JobQueue], downstreams: Sequence[DownstreamCapacity]) -> None:
         """Migrate if need be, take the lead, and register everything. SchemaError when it may not migrate."""
@@ -79,6 +86,22 @@ class Database:
         return await self._count(
             sql.SQL("status = 'pending' AND run_after <= now() + make_interval(secs => %s)"), seconds
         )
+
+    async def retire(self, workers: Sequence[int]) -> Mapping[int, int]:
+        """Fence workers; return how many jobs each still holds, by id."""
+        return await self._call(lambda c: queue.retire_worker(c, self._epoch, workers, schema=self._schema))
+
+    async def take_back(self, workers: Sequence[int]) -> Sequence[int]:
+        """Let retired workers claim again; return the ids of those that were retired."""
+        return await self._call(lambda c: queue.unretire_worker(c, self._epoch, workers, schema=self._schema))
+
+    async def limit(self, downstream: str, units: int) -> None:
+        """Hold the claims on a downstream to so many units."""
+        await self._call(lambda c: queue.set_downstream(c, self._epoch, downstream, units, schema=self._schema))
+
+    async def sleeping(self, class_: str, *, asleep: bool) -> None:
+        """Set or take down the operator's waiter flag for a class."""
+        await self._call(lambda c: queue.sleeping(c, OPERATOR, class_, asleep, schema=self._schema))
 
     async def forget(self, workers: Sequence[int]) -> int:
         """End dead workers; what they held is lost and ready again. Return how many jobs that were."""

@@ -6,12 +6,12 @@ import contextlib
 import json
 from dataclasses import asdict
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from jobqueue_operator.up.report import Level, Row
+    from jobqueue_operator.up.report import CapacityRow, Level, Row
 
 
 def _now() -> datetime:
@@ -29,10 +29,11 @@ class Lines:
         """Write an event."""
         self._write({"event": "message", "level": level, "message": message, **details})
 
-    def tick(self, rows: Sequence[Row]) -> None:
+    def tick(self, rows: Sequence[Row], capacities: Sequence[CapacityRow] = ()) -> None:
         """Write the state."""
-        classes = [{"class": row.class_, **{k: v for k, v in asdict(row).items() if k != "class_"}} for row in rows]
-        self._write({"event": "tick", "classes": classes})
+        self._write(
+            {"event": "tick", "classes": [_json(r) for r in rows], "downstreams": [_json(c) for c in capacities]}
+        )
 
     def close(self) -> None:
         """Do nothing: the stream is not ours."""
@@ -42,3 +43,7 @@ class Lines:
         with contextlib.suppress(OSError, ValueError):  # ValueError: the stream was closed
             self._stream.write(line + "\n")
             self._stream.flush()
+
+
+def _json(row: Row | CapacityRow) -> dict[str, Any]:
+    return asdict(row, dict_factory=lambda pairs: {name.rstrip("_"): value for name, value in pairs})

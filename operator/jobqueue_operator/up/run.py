@@ -3,24 +3,25 @@
 from __future__ import annotations
 
 import asyncio
-import fcntl
 import os
 import signal
 import sys
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from jobqueue import connect
-from jobqueue.errors import ConfigurationError, JobQueueError
+from jobqueue.errors import JobQueueError, StaleEpoch
 from jobqueue_operator.planner import draining
 from jobqueue_operator.platforms.local import LocalPlatform
 from jobqueue_operator.platforms.local.template import BROKER, Template, template
 from jobqueue_operator.up.database import Database
-from jobqueue_operator.up.embedded import EmbeddedPostgres
 from jobqueue_operator.up.finish import Ending
 from jobqueue_operator.up.loop import Loop
+from jobqueue_operator.up.place import Place, alone, place
+from jobqueue_operator.up.tell import said_by_wakeup
+from jobqueue_operator.up.waking import Doorbell, Waker
+from jobqueue_operator.up.wanted import wanted
 from jobqueue_operator.workload import Workload, load
 
 if TYPE_CHECKING:
@@ -36,6 +37,7 @@ class Options:
     manifest: Path
     dsn: str | None = None
     dsn_dir: Path | None = None
+    listen_dsn: str | None = None
     schema: str = "jobqueue"
     ending: Ending = field(default_factory=Ending)
     state: Path = Path(".jobqueue")
@@ -53,13 +55,24 @@ async def up(options: Options, reporter: Reporter) -> int:
     found = load(options.manifest)
     options.state.mkdir(parents=True, exist_ok=True)
     stopping = asyncio.Event()
-    with _alone(options.state), _signals(stopping.set), _place(options, reporter) as place:
+    with alone(options.state), _signals(stopping.set), _place(options, reporter) as place, said_by_wakeup(reporter):
         database = Database(place.info, options.schema)
         try:
             await database.prepare(found.queues, found.downstreams)
             return await _Session(options, reporter, database, place, found, stopping).run()
         finally:
             await database.close()
+
+
+def _place(options: Options, reporter: Reporter) -> AbstractContextManager[Place]:
+    return place(
+        reporter,
+        dsn=options.dsn,
+        dsn_dir=options.dsn_dir,
+        listen_dsn=options.listen_dsn,
+        schema=options.schema,
+        state=options.state,
+    )
 
 
 @contextmanager
@@ -72,51 +85,6 @@ def _signals(stop: Callable[[], None], hang_up: Callable[[], None] | None = None
     yield
 
 
-@contextmanager
-def _alone(state: Path) -> Iterator[None]:
-    """Hold the state directory for this process. ConfigurationError when another one has it."""
-    with (state / "lock").open("a") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            raise ConfigurationError(
-                f"another `jobqueue up` uses {state}; stop it, or give this one its own --state-dir"
-            ) from None
-        yield
-
-
-@dataclass(frozen=True, slots=True)
-class _Place:
-    """Where the queue is: for us, and as variables for the workers."""
-
-    info: connect.ConnInfo
-    environment: Mapping[str, str]
-
-
-@contextmanager
-def _place(options: Options, reporter: Reporter) -> Iterator[_Place]:
-    """Find the database; start a server of our own when none is named."""
-    schema = {"JOBQUEUE_SCHEMA": options.schema}
-    dsn, folder = options.dsn, options.dsn_dir
-    if dsn is None and folder is None:
-        dsn = os.environ.get("JOBQUEUE_DSN")
-        folder = Path(os.environ["JOBQUEUE_DSN_DIR"]) if "JOBQUEUE_DSN_DIR" in os.environ else None
-    if dsn:
-        yield _Place(connect.resolve(dsn, directory=None), {**schema, "JOBQUEUE_DSN": dsn})
-        return
-    if folder:
-        # Not its content: a worker reads the files again whenever it connects, so that a password can be changed.
-        yield _Place(connect.resolve(None, directory=folder), {**schema, "JOBQUEUE_DSN_DIR": str(folder.absolute())})
-        return
-    server = EmbeddedPostgres(options.state / "postgres")
-    try:
-        dsn = server.start()
-        reporter.say("info", f"embedded PostgreSQL; for other commands: export JOBQUEUE_DSN='{dsn}'", dsn=dsn)
-        yield _Place(connect.resolve(dsn, directory=None), {**schema, "JOBQUEUE_DSN": dsn})
-    finally:
-        server.stop()
-
-
 class _Session:
     """One run: the platform, the loop, and what signals do to them."""
 
@@ -125,7 +93,7 @@ class _Session:
         options: Options,
         reporter: Reporter,
         database: Database,
-        place: _Place,
+        place: Place,
         found: Workload,
         stopping: asyncio.Event,
     ) -> None:
@@ -140,12 +108,12 @@ class _Session:
         templates = self._templates(found)
         self._platform = LocalPlatform(options.state, templates)
         self._loop = Loop(
-            found.classes,
-            _revisions(templates),
-            self._platform,
-            database,
-            reporter,
-            options.ending,
+            wanted=wanted(found, _revisions(templates)),
+            platform=self._platform,
+            queue=database,
+            reporter=reporter,
+            ending=options.ending,
+            waker=Waker(database, Doorbell(place.open_listener, schema=options.schema)),
             interval=options.interval,
             stopping=stopping,
         )
@@ -194,6 +162,8 @@ class _Session:
         try:
             found = load(self._options.manifest)
             await self._database.register(found.queues, found.downstreams)
+        except StaleEpoch:
+            return  # the next tick sees it, says it, and ends this run
         except JobQueueError as error:
             self._reporter.say("error", f"restart refused, nothing was changed: {error}")
             return
@@ -201,7 +171,7 @@ class _Session:
         self._found = found
         templates = self._templates(found)
         self._platform.templates = templates
-        self._loop.classes, self._loop.revisions = found.classes, _revisions(templates)
+        self._loop.wanted = wanted(found, _revisions(templates))
         self._reporter.say("info", "restarting every worker, one out, one in")
         self._warn()
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 from typing import TYPE_CHECKING
 
+from rich.console import Group
 from rich.live import Live
 from rich.markup import escape
 from rich.table import Table as RichTable
@@ -15,10 +16,10 @@ if TYPE_CHECKING:
 
     from rich.console import Console
 
-    from jobqueue_operator.up.report import Level, Row
+    from jobqueue_operator.up.report import CapacityRow, Level, Row
 
 _STYLES: dict[Level, str] = {"info": "dim", "warning": "yellow", "error": "bold red"}
-_COLUMNS = ("class", "oldest/target", "ready", "later", "running", "done", "dead", "up")
+_COLUMNS = ("class", "oldest/target", "ready", "later", "running", "done", "dead", "workers")
 
 
 class Table:
@@ -34,9 +35,9 @@ class Table:
         with contextlib.suppress(OSError):
             self._console.print(Text(message, style=_STYLES[level]), soft_wrap=True)
 
-    def tick(self, rows: Sequence[Row]) -> None:
+    def tick(self, rows: Sequence[Row], capacities: Sequence[CapacityRow] = ()) -> None:
         """Draw the state."""
-        table = render(rows)
+        table = render(rows, capacities)
         with contextlib.suppress(OSError):
             if self._live is None:
                 self._live = Live(table, console=self._console, auto_refresh=False)
@@ -51,8 +52,11 @@ class Table:
                 live.stop()
 
 
-def render(rows: Sequence[Row]) -> RichTable:
-    """Return the table of one tick."""
+def render(rows: Sequence[Row], capacities: Sequence[CapacityRow] = ()) -> Group:
+    """Return the table of one tick, and a line for each downstream below it.
+
+    Workers are shown as ready/wanted, and how many are on their way out.
+    """
     table = RichTable(box=None, expand=True, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
     for column in _COLUMNS:
         table.add_column(column, justify="left" if column == "class" else "right", no_wrap=True)
@@ -63,10 +67,25 @@ def render(rows: Sequence[Row]) -> RichTable:
             escape(row.class_),
             f"[bold red]{age}[/]" if row.late else age,
             *(_count(n) for n in (row.ready, row.scheduled, row.in_flight, row.done, row.dead)),
-            f"{row.workers_ready}/{row.workers_wanted}",
-            escape(row.why),
+            _workers(row),
+            escape("; ".join([row.why, *row.remarks])),
         )
-    return table
+    return Group(table, *(_capacity(row) for row in capacities))
+
+
+def _workers(row: Row) -> str:
+    leaving = row.workers_retired + row.workers_draining
+    return f"{row.workers_ready}/{row.workers_wanted}" + (f" -{leaving}" if leaving else "")
+
+
+def _capacity(row: CapacityRow) -> Text:
+    line = Text(f"{row.downstream}: {_count(row.in_use)}/{row.limit:,} units")
+    for claim in row.claims:
+        line.append(f" · {claim.class_} {claim.allocated:,}")
+        if claim.held_back:
+            by = ", ".join(claim.held_back_by) or "the limit"
+            line.append(f" of {claim.asked:,}, held back by {by}", style="yellow")
+    return line
 
 
 def _count(value: int | None) -> str:

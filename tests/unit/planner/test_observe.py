@@ -105,3 +105,32 @@ def test_registrations_are_told_apart_by_their_process() -> None:
     )
     assert observe.earlier_registrations(shot, worker()) == [1]
     assert observe.all_registrations(shot, "email", "email-abcde") == [1, 2]
+
+
+def test_a_fenced_worker_is_retired_until_it_is_taken_back() -> None:
+    fenced = seen(entry(1, "email-abcde", ago=5, state="retired"))
+    assert (fenced.phase, fenced.busy, fenced.admitted) == (Phase.RETIRED, 2, True)
+    drains = seen(entry(1, "email-abcde", ago=5, state="retired"), of=worker(phase=Phase.DRAINING))
+    assert drains.phase is Phase.DRAINING
+
+
+def test_a_fence_of_the_process_before_does_not_hold_the_one_it_has_now() -> None:
+    assert seen(entry(1, "email-abcde/a", ago=60, state="retired")).phase is Phase.STARTING
+    both = seen(entry(1, "email-abcde/a-1", ago=9, state="retired"), entry(2, "email-abcde/a-2", ago=2))
+    assert both.phase is Phase.READY, "its next runner registered anew, and claims"
+
+
+def test_one_that_waits_for_units_is_not_admitted() -> None:
+    assert not seen(entry(1, "email-abcde", ago=1, state="waiting")).admitted
+    assert seen(entry(1, "email-abcde", ago=1)).admitted
+    assert seen().admitted, "nothing is known of one that has not registered"
+
+
+def test_registrations_of_the_current_process_by_state() -> None:
+    shot = snapshot(
+        entry(1, "email-abcde/a", ago=60),
+        entry(2, "email-abcde/b", ago=5),
+        entry(3, "email-abcde/c", 4, state="retired"),
+    )
+    assert observe.registrations(shot, worker(), state="active") == [2]
+    assert observe.registrations(shot, worker(), state="retired") == [3]

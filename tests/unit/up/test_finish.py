@@ -4,7 +4,7 @@ import pytest
 
 from jobqueue_operator.planner.facts import ClassFacts, Facts, Phase, WorkerFacts
 from jobqueue_operator.up.finish import STUCK_AFTER, Ending, Verdict
-from jobqueue_operator.up.report import Level, Row
+from jobqueue_operator.up.report import CapacityRow, Level, Row
 
 
 class Said:
@@ -16,7 +16,7 @@ class Said:
     def say(self, level: Level, message: str, **_details: object) -> None:
         self.lines.append(f"{level}: {message}")
 
-    def tick(self, rows: Sequence[Row]) -> None: ...
+    def tick(self, rows: Sequence[Row], capacities: Sequence[CapacityRow] = ()) -> None: ...
 
     def close(self) -> None: ...
 

@@ -7,12 +7,14 @@ from rich.console import Console
 
 from jobqueue_operator.planner.facts import ClassFacts, Facts, Phase, WorkerFacts
 from jobqueue_operator.planner.plan import Decision, Plan, Pool, Reason
+from jobqueue_operator.planner.wanted import PoolSpec, Wanted
 from jobqueue_operator.resources import ClassSpec
 from jobqueue_operator.up.lines import Lines
 from jobqueue_operator.up.report import Row, rows
 from jobqueue_operator.up.table import Table, render
 
 SPEC = ClassSpec.model_validate({"name": "email", "timeout": "30s"})
+WANTED = Wanted(pools=(PoolSpec(key="email", spec=SPEC),))
 PLAN = Plan((Pool("email", "r", Decision(2, Reason.MINIMUM_REPLICAS, "replicas.min 2")),))
 ROW = Row(
     class_="email", target_age=60.0, oldest_age=3725.0, ready=12345, scheduled=1, in_flight=2, done=3, dead=4,
@@ -28,16 +30,16 @@ def test_a_row_says_what_is_and_why() -> None:
     )
     seen = ClassFacts(ready=12345, scheduled=1, in_flight=2, dead=4, oldest_age=3725.0)
     facts = Facts(classes={"email": seen}, workers=workers)
-    assert rows([SPEC], facts, PLAN, {"email": 3}, {}) == [ROW]
+    assert rows(WANTED, facts, PLAN, {"email": 3}, {}) == [ROW]
     assert ROW.late
 
 
 def test_what_cannot_be_seen_is_not_shown_as_zero() -> None:
-    (row,) = rows([SPEC], Facts(visible=False), PLAN, None, {"email": "no module"})
+    (row,) = rows(WANTED, Facts(visible=False), PLAN, None, {"email": "no module"})
     assert (row.ready, row.oldest_age, row.done) == (None, None, None)
     assert row.why == "replicas.min 2; workers do not come up: no module"
     assert not row.late
-    assert rows([SPEC], Facts(visible=False), Plan(()), None, {})[0].why == "draining"
+    assert rows(WANTED, Facts(visible=False), Plan(()), None, {})[0].why == "draining"
 
 
 def test_lines_are_json_one_each() -> None:

@@ -7,21 +7,22 @@ import secrets
 import shutil
 import tempfile
 from collections import deque
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
-from jobqueue_operator.planner.facts import Phase, WorkerFacts
 from jobqueue_operator.platforms import Event, Happening
 from jobqueue_operator.platforms.local import survivors
-from jobqueue_operator.platforms.local.backoff import LOOPING, CrashBackoff
+from jobqueue_operator.platforms.local.backoff import LOOPING
 from jobqueue_operator.platforms.local.last_words import last_words
 from jobqueue_operator.platforms.local.process import Launch, WorkerProcess
+from jobqueue_operator.platforms.local.turns import Turns
+from jobqueue_operator.platforms.local.worker import Worker
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
+    from jobqueue_operator.planner.facts import WorkerFacts
     from jobqueue_operator.planner.plan import Plan, Pool
     from jobqueue_operator.platforms.local.template import Template
 
@@ -30,22 +31,6 @@ EVENTS_MOST = 1_000
 LOGS_MOST = 200
 """Log files kept in the state directory; the oldest go first."""
 _ALPHABET = "bcdfghjklmnpqrstvwxz2456789"  # a pod's suffix: no vowels, nothing that looks alike
-
-
-@dataclass(slots=True)
-class _Worker:
-    """One worker: a name that outlives its process, like a pod whose container is started again."""
-
-    name: str
-    template: Template
-    uid: str
-    backoff: CrashBackoff = field(default_factory=CrashBackoff)
-    stopping: asyncio.Event = field(default_factory=asyncio.Event)
-    process: WorkerProcess | None = None
-    restarts: int = 0
-    last_error: str = ""
-    task: asyncio.Task[None] | None = None
-    killed: bool = False
 
 
 class LocalPlatform:
@@ -60,9 +45,10 @@ class LocalPlatform:
         self._records = state / "workers"
         # A socket's path may have some 100 characters: a state directory's own path can be longer.
         self._sockets = Path(tempfile.mkdtemp(prefix="jobqueue-"))
-        self._workers: dict[str, _Worker] = {}
+        self._workers: dict[str, Worker] = {}
         self._events: deque[Event] = deque(maxlen=EVENTS_MOST)
         self._releasing = False
+        self._turns = Turns()
 
     async def recover(self) -> list[str]:
         """Drain what an earlier run left behind and return the names of those workers. Old logs go."""
@@ -72,18 +58,7 @@ class LocalPlatform:
 
     async def observe(self) -> tuple[WorkerFacts, ...]:
         """Return every worker. One whose process runs is `Starting` here: only the queue knows that it is ready."""
-        return tuple(
-            WorkerFacts(
-                name=w.name,
-                class_=w.template.class_,
-                phase=self._phase(w),
-                revision=w.template.revision,
-                age=w.process.age if w.process is not None else 0.0,
-                restarts=w.restarts,
-                last_error=w.last_error,
-            )
-            for w in self._workers.values()
-        )
+        return tuple(worker.facts() for worker in self._workers.values())
 
     def events(self) -> list[Event]:
         """Return what happened since the last call."""
@@ -91,16 +66,16 @@ class LocalPlatform:
         self._events.clear()
         return found
 
-    async def apply(self, plan: Plan) -> None:
+    async def apply(self, plan: Plan, workers: Sequence[WorkerFacts] = ()) -> None:
         """Stop victims, take the rollout's step, and start what is missing; without waiting for any of it."""
+        for seen in workers:
+            if seen.name in self._workers:
+                self._workers[seen.name].note(seen.phase)
         for pool in plan.pools:
-            going = list(pool.stop)
+            for victim in pool.stop:
+                self._end(victim.worker)
             if pool.rollout is not None and pool.rollout.replace is not None:
-                going.append(pool.rollout.replace)
-            for victim in going:
-                worker = self._workers.get(victim.worker)
-                if worker is not None:
-                    worker.stopping.set()
+                self._end(pool.rollout.replace.worker)
             self._start_missing(pool)
 
     async def close(self) -> None:
@@ -123,28 +98,26 @@ class LocalPlatform:
         """Return the process id of each worker that runs, by name."""
         return {w.name: w.process.pid for w in self._workers.values() if w.process is not None}
 
-    def _phase(self, worker: _Worker) -> Phase:
-        if worker.stopping.is_set():
-            return Phase.DRAINING
-        return Phase.STARTING if worker.process is not None else Phase.BACKOFF
+    def _end(self, name: str) -> None:
+        if name in self._workers:
+            self._workers[name].stopping.set()
 
     def _start_missing(self, pool: Pool) -> None:
-        # Those that drain still use the downstream: they count until they are gone.
-        exist = sum(1 for w in self._workers.values() if w.template.class_ == pool.class_)
+        exist = sum(1 for w in self._workers.values() if w.template.class_ == pool.class_ and not w.retired)
         template = self.templates.get(pool.class_)
         for _ in range(pool.decision.replicas - exist if template is not None else 0):
             assert template is not None  # noqa: S101 - for the type checker
             suffix = "".join(secrets.choice(_ALPHABET) for _ in range(5))
-            worker = _Worker(f"{pool.class_}-{suffix}", template, uuid4().hex)
+            worker = Worker(f"{pool.class_}-{suffix}", template, uuid4().hex)
             self._workers[worker.name] = worker
             worker.task = asyncio.create_task(self._keep(worker), name=worker.name)
 
-    async def _keep(self, worker: _Worker) -> None:
-        """Keep one worker running until it is asked to go."""
+    async def _keep(self, worker: Worker) -> None:
+        """Keep one worker running until it is asked to go, or dies when it is retired: then nobody misses it."""
         try:
             while not worker.stopping.is_set():
-                died_after = await self._run_once(worker)
-                if died_after is None:
+                died_after = await self._run_in_turn(worker)
+                if died_after is None or worker.retired:
                     break
                 delay = worker.backoff.after_death(died_after)
                 worker.restarts += 1
@@ -157,13 +130,27 @@ class LocalPlatform:
                 worker.process.kill()
             survivors.erase(self._records, worker.name)
             self._workers.pop(worker.name, None)
-            happening = Happening.KILLED if worker.killed else Happening.DRAINED
-            self._tell(worker, happening, "killed when its grace was over" if worker.killed else "drained")
+            if worker.killed:
+                self._tell(worker, Happening.KILLED, "killed when its grace was over")
+            elif worker.stopping.is_set():
+                self._tell(worker, Happening.DRAINED, "drained")
+            else:
+                self._tell(worker, Happening.GONE, worker.last_error)
 
-    async def _run_once(self, worker: _Worker) -> float | None:
+    async def _run_in_turn(self, worker: Worker) -> float | None:
+        worker.turn = await self._turns.take(unless=worker.stopping)
+        if worker.turn is None:
+            return None
+        try:
+            return await self._run_once(worker)
+        finally:
+            worker.turn.end()
+
+    async def _run_once(self, worker: Worker) -> float | None:
         """Run its process until it ends. Return how long it lived, or None when it ended because it was asked to."""
         log = self._logs / f"{worker.name}.log"
         since = log.stat().st_size if log.exists() else 0
+        worker.started = True
         try:
             process = await WorkerProcess.start(self._launch(worker, log))
         except OSError as error:
@@ -191,10 +178,13 @@ class LocalPlatform:
             worker.killed = process.killed
             return None
         worker.last_error = last_words(log, since=since)
-        self._tell(worker, Happening.DIED, _cause(status, worker.last_error))
+        if worker.retired:
+            worker.last_error = _cause(status, worker.last_error)
+        else:
+            self._tell(worker, Happening.DIED, _cause(status, worker.last_error))
         return process.age
 
-    def _launch(self, worker: _Worker, log: Path) -> Launch:
+    def _launch(self, worker: Worker, log: Path) -> Launch:
         template = worker.template
         return Launch(
             command=template.command,
@@ -210,7 +200,7 @@ class LocalPlatform:
             grace=template.grace,
         )
 
-    def _tell(self, worker: _Worker, happening: Happening, message: str) -> None:
+    def _tell(self, worker: Worker, happening: Happening, message: str) -> None:
         self._events.append(Event(happening, worker.template.class_, worker.name, message))
 
 
