@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from bench.server import Server
 
 BATCH = 500
+CALL = 10_000  # jobs an enqueue: their rows must be told apart by a claim that steps over what is dead
 
 
 def table(server: Server, seconds: float) -> Table:
@@ -43,12 +44,12 @@ def _churn(server: Server, seconds: float) -> tuple[float, float, int, float]:
     marks: list[tuple[float, float, float]] = []  # when, seconds of claim + complete, seconds of the claim
     with server.connect("bench_held", prepare_threshold=None) as conn:
         me = queue.register_worker(conn, "bench-held", ours.CLASS, [(ours.KIND, 1)], slots=BATCH).worker
-        ours.fill(server, "bench_held", 20_000, call=BATCH)
+        ours.fill(server, "bench_held", 20_000, call=CALL)
         began = time.monotonic()
         request, floor, looked, look = 0, None, began, 0.0
         while (now := time.monotonic()) - began < seconds:
             if request % 20 == 0:
-                ours.fill(server, "bench_held", 20 * BATCH, call=BATCH)
+                ours.fill(server, "bench_held", 20 * BATCH, call=CALL)
             request += 1
             if now - looked > max(1.0, 20 * look):  # as a worker does
                 floor, looked = None, now

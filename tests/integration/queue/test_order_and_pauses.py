@@ -120,6 +120,17 @@ def test_a_floor_skips_what_was_due_before_it(stage: Stage) -> None:
     assert len(worker.claim()) == 1
 
 
+def test_a_floor_tells_the_jobs_of_one_call_apart(stage: Stage) -> None:
+    """Without that, a claim walks over all dead rows of a large call while a snapshot elsewhere keeps them."""
+    many = queue.enqueue_many(stage.conn, [NewJob("c", "work", {"n": n}) for n in range(10)])
+    worker = stage.worker()
+    first = worker.claim(max_jobs=4)
+    assert [c.id for c in first] == [j.id for j in many[:4]]
+    floor = max(c.due_at for c in first)
+    assert all(c.due_at > floor for c in worker.claim(max_jobs=6, floor=floor))
+    assert stage.one("SELECT max(due_at) <= clock_timestamp() FROM jobqueue.lease")
+
+
 def test_a_paused_class_hands_out_nothing_and_what_runs_runs_on(stage: Stage) -> None:
     jobs = [stage.enqueue() for _ in range(2)]
     worker = stage.worker()

@@ -183,7 +183,8 @@ BEGIN
 
   WITH input AS MATERIALIZED (
     SELECT ids[j.ord] AS id, c.id AS class_id, j.kind, j.payload, COALESCE(j.version, 1) AS version, j.key,
-           COALESCE(j.run_after, moment) AS run_after, COALESCE(j.priority, 0)::smallint AS priority,
+           -- A microsecond apart, in the order of the call, so that a claim's floor tells the rows of one call apart.
+           COALESCE(j.run_after, moment - (n - j.ord) * interval '1 microsecond') AS run_after, COALESCE(j.priority, 0)::smallint AS priority,
            COALESCE(j.attempts, c.max_attempts)::smallint AS max_attempts, j.tenant, j.concurrency_key, j.correlation_id, j.actor_id, j.trace,
            CASE WHEN c.fair_tenants AND j.tenant IS NOT NULL THEN __SCHEMA__.hash32(j.tenant) ELSE 0 END AS tenant_hash,
            CASE WHEN j.concurrency_key IS NOT NULL THEN __SCHEMA__.hash32(j.concurrency_key) ELSE 0 END AS key_hash
