@@ -5,6 +5,7 @@ One snapshot answers for every class of a database; it is read once a tick and n
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING
@@ -18,6 +19,10 @@ if TYPE_CHECKING:
 
 FIRST_BEAT = timedelta(milliseconds=1)
 """A worker is seen when it registers; only what is later than that, by more than rounding, is a heartbeat."""
+WAITED = 1.0
+"""Seconds between a worker's registration and its admission that are a wait for units, and no part of its start."""
+_LATER_INCARNATION = re.compile(r"-(?!1$)\d+$")
+"""A worker numbers its registrations; a later one says nothing of how long the process took to start."""
 SEEN_WITHIN = 30.0
 """Seconds: a registered worker that was heard of within this is taken for ready."""
 
@@ -30,6 +35,7 @@ def facts(snapshot: Snapshot | None, workers: Sequence[WorkerFacts]) -> Facts:
         classes={c.class_: _class(c) for c in snapshot.classes},
         downstreams={d.downstream: (DownstreamFacts(limit=d.limit, in_use=d.in_use),) for d in snapshot.downstreams},
         workers=tuple(_worker(w, snapshot) for w in workers),
+        connections={} if snapshot.database.connections is None else {"": snapshot.database.connections},
     )
 
 
@@ -72,7 +78,8 @@ def _worker(worker: WorkerFacts, snapshot: Snapshot) -> WorkerFacts:
     if worker.phase is Phase.BACKOFF:
         return worker
     entries = [e for e in _entries(snapshot, worker.class_, worker.name) if _current(e, snapshot, worker)]
-    busy = sum(e.in_flight for e in entries)
+    if not entries:
+        return worker
     states = {e.state for e in entries}
     phase = worker.phase
     if phase is Phase.STARTING:
@@ -80,7 +87,25 @@ def _worker(worker: WorkerFacts, snapshot: Snapshot) -> WorkerFacts:
             phase = Phase.READY
         elif states == {"retired"}:
             phase = Phase.RETIRED
-    return replace(worker, phase=phase, busy=busy, admitted=states != {"waiting"})
+    return replace(
+        worker,
+        phase=phase,
+        busy=sum(e.in_flight for e in entries),
+        elapsed=sum(e.elapsed_seconds for e in entries),
+        slots=entries[-1].slots,
+        admitted=states != {"waiting"},
+        started_in=_started_in(worker, entries[-1], snapshot),
+    )
+
+
+def _started_in(worker: WorkerFacts, entry: WorkerSnapshot, snapshot: Snapshot) -> float | None:
+    """Return the seconds from the process's creation until it could claim, which says how long the next start takes."""
+    if entry.ready_at is None or entry.admitted_at is None or _LATER_INCARNATION.search(entry.name):
+        return None
+    if (entry.admitted_at - entry.registered_at).total_seconds() > WAITED:
+        return None
+    created = snapshot.now - timedelta(seconds=worker.age)
+    return max((entry.ready_at - created).total_seconds(), 0.0)
 
 
 def _works(entry: WorkerSnapshot, snapshot: Snapshot) -> bool:

@@ -214,7 +214,7 @@ MUTATIONS = [
     Mutation("0006_support", "random() * spread, force) IS NULL", "spread, force) IS NULL", "test_12*::bulk_redrive"),
     # 13 age and depth
     Mutation(
-        "0008_reading",
+        "0012_snapshot",
         "+ COALESCE((running->c.id::text->>'expired')::bigint, 0),\n        'scheduled'",
         ",\n        'scheduled'",
         "test_13*::expired_leases_count",

@@ -33,6 +33,8 @@ T = TypeVar("T")
 
 Row = tuple[Any, ...]
 
+MAX_MEMORY = 16_384  # bytes
+
 
 class Enqueued(NamedTuple):
     """`id` of the job, and whether this call created it (False: the idempotency key named an existing one)."""
@@ -772,6 +774,15 @@ def set_downstream(epoch: int | None, name: str, unit_limit: int, *, schema: str
 def set_paused(epoch: int | None, class_: str, paused: bool, *, schema: str = DEFAULT_SCHEMA) -> Call[None]:  # noqa: FBT001
     """Stop or resume claims of a class; what runs, runs on."""
     return Call("SELECT {schema}.set_paused(%s,%s,%s)", (epoch, class_, paused), _nothing, schema)
+
+
+@Verb
+def remember(
+    epoch: int | None, class_: str, memory: Mapping[str, Any] | None, *, schema: str = DEFAULT_SCHEMA
+) -> Call[None]:
+    """Keep what a planner must know of a class after a restart (16 KiB); None forgets it. `snapshot` gives it back."""
+    encoded = None if memory is None else json_payload.encode(dict(memory), field="memory", max_bytes=MAX_MEMORY)
+    return Call("SELECT {schema}.remember(%s,%s,%s::jsonb)", (epoch, _text(class_, "class"), encoded), _nothing, schema)
 
 
 @Verb

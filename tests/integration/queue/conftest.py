@@ -22,7 +22,7 @@ SELECT pg_terminate_backend(pid) FROM pg_stat_activity
 DELETE FROM jobqueue.body; DELETE FROM jobqueue.ready; DELETE FROM jobqueue.lease; DELETE FROM jobqueue.outcome;
 DELETE FROM jobqueue.attempt; DELETE FROM jobqueue.checkpoint; DELETE FROM jobqueue.effect;
 DELETE FROM jobqueue.idempotency; DELETE FROM jobqueue.tally; DELETE FROM jobqueue.sleeper; DELETE FROM jobqueue.worker;
-DELETE FROM jobqueue.class; DELETE FROM jobqueue.downstream;
+DELETE FROM jobqueue.memory; DELETE FROM jobqueue.class; DELETE FROM jobqueue.downstream;
 UPDATE jobqueue.leader SET epoch = 0, holder = ''; UPDATE jobqueue.upkeep SET cursor = 0;
 """
 

@@ -48,6 +48,7 @@ MAY_EXECUTE: dict[str, set[str]] = {
     "set_class": {"operator"},
     "set_downstream": {"operator"},
     "set_paused": {"operator"},
+    "remember": {"operator"},
     "retire_worker": {"operator"},
     "unretire_worker": {"operator"},
     "snapshot": {"operator", "reader", "support"},

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import psycopg
 import pytest
 
 from jobqueue import queue
-from jobqueue.errors import InvalidInput, StaleEpoch, WorkerRefused
+from jobqueue.errors import InvalidInput, StaleEpoch, UnknownClass, WorkerRefused
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -127,6 +128,7 @@ ORDERS: dict[str, Callable[[Connection, int | None], Any]] = {
     "set_class": lambda c, e: queue.set_class(c, e, "c", {"concurrency": 3}),
     "set_downstream": lambda c, e: queue.set_downstream(c, e, "api", 3),
     "set_paused": lambda c, e: queue.set_paused(c, e, "c", paused=True),
+    "remember": lambda c, e: queue.remember(c, e, "c", {"prior": 1.5}),
     "retire_worker": lambda c, e: queue.retire_worker(c, e, []),
     "unretire_worker": lambda c, e: queue.unretire_worker(c, e, []),
 }
@@ -166,3 +168,102 @@ def test_every_leader_gets_an_epoch_of_its_own(direct: Stage) -> None:
     conns = [direct.connect() for _ in range(5)]
     epochs = [each.result(20) for each in [direct.background(queue.lead, c, "x") for c in conns]]
     assert len(set(epochs)) == 5
+
+
+# --- what outlives an operator ---
+
+
+def test_memory_is_kept_for_the_next_leader(stage: Stage) -> None:
+    assert stage.snapshot()["memory"] is None
+    memory = {"prior": 0.25, "peaks": [1, 2.5], "name": "ü"}
+    queue.remember(stage.admin, queue.lead(stage.admin, "operator-a"), "c", memory)
+    queue.lead(stage.admin, "operator-b")
+    assert stage.snapshot()["memory"] == memory
+    queue.remember(stage.admin, None, "c", {})
+    assert stage.snapshot()["memory"] == {}
+    queue.remember(stage.admin, None, "c", None)
+    assert stage.snapshot()["memory"] is None
+
+
+def test_memory_of_a_former_leader_is_refused_and_changes_nothing(direct: Stage) -> None:
+    old = queue.lead(direct.admin, "operator-a")
+    queue.remember(direct.admin, queue.lead(direct.admin, "operator-b"), "c", {"by": "b"})
+    with pytest.raises(StaleEpoch):
+        queue.remember(direct.admin, old, "c", {"by": "a"})
+    with pytest.raises(StaleEpoch):
+        queue.remember(direct.admin, old, "c", None)
+    assert direct.snapshot()["memory"] == {"by": "b"}
+
+
+def test_memory_that_did_not_change_is_not_written_again(direct: Stage) -> None:
+    queue.remember(direct.admin, None, "c", {"n": 1})
+    row = "SELECT xmin::text FROM jobqueue.memory"
+    before = direct.one(row)
+    queue.remember(direct.admin, None, "c", {"n": 1})
+    assert direct.one(row) == before
+    queue.remember(direct.admin, None, "c", {"n": 2})
+    assert direct.one(row) != before
+
+
+def test_memory_is_bounded_and_an_object(stage: Stage) -> None:
+    with pytest.raises(InvalidInput, match="memory: 16393 bytes, at most 16384"):
+        queue.remember(stage.conn, None, "c", {"n": "x" * 16385})
+    with pytest.raises(UnknownClass, match="no class 'd'"):
+        queue.remember(stage.conn, None, "d", {})
+    for value, why in (("'[1]'", "must be an object or null, not array"), ("'null'", "not null")):
+        with pytest.raises(psycopg.Error, match=why):
+            stage.admin.execute(f"SELECT jobqueue.remember(NULL, 'c', {value})")
+    with pytest.raises(psycopg.Error, match="memory: 16394 bytes, at most 16384"):
+        stage.admin.execute("SELECT jobqueue.remember(NULL, 'c', jsonb_build_object('n', repeat('x', 16385)))")
+
+
+# --- how long a start takes ---
+
+
+def test_admission_and_readiness_are_dated(stage: Stage) -> None:
+    queue.set_downstream(stage.admin, None, "api", 4)
+    stage.define("c", downstream="api", units_per_pod=3, units_per_job=1)
+    first = stage.worker()
+    second = stage.worker()
+
+    def dates(worker: int) -> tuple[float | None, float | None]:
+        [entry] = [w for w in queue.snapshot(stage.conn)["workers"] if w["id"] == worker]
+        return entry["admitted_at"], entry["ready_at"]
+
+    assert dates(second.id) == (None, None)
+    admitted, ready = dates(first.id)
+    assert admitted is not None
+    assert ready is None
+    queue.understand(stage.conn, first.id, [("work", 1)])
+    once = dates(first.id)
+    assert once[0] == admitted
+    assert once[1] is not None
+    assert once[1] >= admitted
+    queue.understand(stage.conn, first.id, [("work", 2)])
+    queue.register_worker(stage.conn, "w1", "c", [], slots=1)
+    assert dates(first.id) == once
+    queue.forget_worker(stage.conn, first.id)
+    queue.register_worker(stage.conn, "w2", "c", [("work", 1)], slots=10)
+    later, _ = dates(second.id)
+    assert later is not None
+    assert later > once[1]
+
+
+def test_the_seconds_of_work_that_a_worker_holds(stage: Stage) -> None:
+    stage.enqueue_bulk(3)
+    busy, idle = stage.worker(), stage.worker()
+    busy.claim(2)
+    stage.pass_time(20)
+    busy.claim(1)
+    held = {w["id"]: (w["in_flight"], w["elapsed"]) for w in queue.snapshot(stage.conn)["workers"]}
+    assert held[busy.id][0] == 3
+    assert 40 <= held[busy.id][1] < 43
+    assert held[idle.id] == (0, 0)
+
+
+def test_the_connections_that_ordinary_users_may_open(stage: Stage) -> None:
+    reserved = stage.one(
+        "SELECT sum(setting::int) FROM pg_settings"
+        " WHERE name IN ('superuser_reserved_connections', 'reserved_connections')"
+    )
+    assert queue.snapshot(stage.conn)["database"]["connections"] == 200 - reserved

@@ -74,6 +74,40 @@ def test_a_worker_is_ready_when_the_queue_knows_its_process() -> None:
     assert (found.phase, found.busy) == (Phase.READY, 2)
 
 
+def test_what_the_queue_knows_of_a_worker_becomes_facts() -> None:
+    found = seen(entry(1, "email-abcde/boot-1", ago=9, slots=7, elapsed_seconds=2.5))
+    assert (found.busy, found.elapsed, found.slots, found.admitted) == (2, 2.5, 7, True)
+    assert seen(entry(1, "email-abcde/boot-1", ago=9, state="waiting")).admitted is False
+    assert seen() == worker()
+
+
+def test_a_start_lasts_from_the_creation_until_it_can_claim() -> None:
+    def started(name: str = "email-abcde/boot-1", *, admitted: float = 9.0, ready: float | None = 6.5) -> float | None:
+        return seen(
+            entry(
+                1,
+                name,
+                ago=9,
+                admitted_at=NOW - timedelta(seconds=admitted),
+                ready_at=None if ready is None else NOW - timedelta(seconds=ready),
+            )
+        ).started_in
+
+    assert started() == 3.5
+    assert started("email-abcde/boot-2") is None, "the process is older than this registration"
+    assert started("email-abcde/boot-21") is None
+    assert started("email-abcde/boot-11a") == 3.5
+    assert started(ready=None) is None
+    assert started(admitted=7.5) is None, "it waited for units"
+    assert started(ready=10.5) == 0
+
+
+def test_the_servers_connections_are_those_of_the_only_database() -> None:
+    shot = replace(snapshot(), database=replace(snapshot().database, connections=97))
+    assert observe.facts(shot, []).connections == {"": 97}
+    assert observe.facts(snapshot(), []).connections == {}
+
+
 def test_a_registration_of_the_process_before_does_not_make_it_ready() -> None:
     found = seen(entry(1, "email-abcde/boot/0", ago=11))
     assert (found.phase, found.busy) == (Phase.STARTING, 0)

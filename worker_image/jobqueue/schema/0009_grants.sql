@@ -18,19 +18,17 @@ GRANT EXECUTE ON FUNCTION
   __SCHEMA__.release(bigint, bigint, text), __SCHEMA__.release_many(bigint[], bigint[], text),
   __SCHEMA__.snooze(bigint, bigint, timestamptz), __SCHEMA__.snooze_many(bigint[], bigint[], timestamptz[]),
   __SCHEMA__.checkpoint(bigint, bigint, jsonb), __SCHEMA__.effect(bigint, bigint, text),
-  __SCHEMA__.recover(bigint, bigint, bigint[]), __SCHEMA__.register_worker(text, text, text[], integer[], integer, jsonb),
-  __SCHEMA__.understand(bigint, text[], integer[]), __SCHEMA__.forget_worker(bigint), __SCHEMA__.sleeping(bigint, text, boolean),
+  __SCHEMA__.recover(bigint, bigint, bigint[]), __SCHEMA__.forget_worker(bigint), __SCHEMA__.sleeping(bigint, text, boolean),
   __SCHEMA__.sweep(integer), __SCHEMA__.maintain()
 TO __WORKER__;
 
 GRANT EXECUTE ON FUNCTION
-  __SCHEMA__.snapshot(), __SCHEMA__.lead(text), __SCHEMA__.set_class(bigint, text, jsonb), __SCHEMA__.set_downstream(bigint, text, integer),
+  __SCHEMA__.lead(text), __SCHEMA__.set_class(bigint, text, jsonb), __SCHEMA__.set_downstream(bigint, text, integer),
   __SCHEMA__.set_paused(bigint, text, boolean), __SCHEMA__.retire_worker(bigint, bigint[]), __SCHEMA__.unretire_worker(bigint, bigint[]),
   __SCHEMA__.forget_worker(bigint), __SCHEMA__.sweep(integer), __SCHEMA__.maintain(), __SCHEMA__.sleeping(bigint, text, boolean)
 TO __OPERATOR__;
 GRANT SELECT ON __SCHEMA__.workers TO __OPERATOR__, __READER__, __SUPPORT__;
 
-GRANT EXECUTE ON FUNCTION __SCHEMA__.snapshot() TO __READER__, __SUPPORT__;
 GRANT SELECT (id, class, kind, version, status, attempts, max_attempts, priority, run_after, leased_until, key, tenant, concurrency_key,
               actor_id, correlation_id, last_error, reason, created_at, started_at, finished_at) ON __SCHEMA__.jobs TO __READER__;
 GRANT SELECT ON __SCHEMA__.attempts TO __READER__, __SUPPORT__;

@@ -42,6 +42,7 @@ class ClassSnapshot:
     downstream: str | None
     units_per_job: int
     units_per_pod: int
+    memory: Mapping[str, Any] | None = None  # what the planner kept with `remember`
 
     @property
     def blocked(self) -> int:
@@ -73,6 +74,9 @@ class WorkerSnapshot:
     registered_at: datetime
     seen_age_seconds: float  # since its last heartbeat
     info: Mapping[str, Any]  # what it said of itself when it registered
+    elapsed_seconds: float = 0  # since the starts of the attempts it holds, together
+    admitted_at: datetime | None = None  # its downstream had units for it; None while it waits
+    ready_at: datetime | None = None  # its app is imported: it claims from here on
 
 
 @dataclass(frozen=True)
@@ -95,6 +99,7 @@ class DatabaseSnapshot:
     dead_tuples: Mapping[str, int]  # table → rows
     table_bytes: Mapping[str, int]  # table, its indexes and partitions → bytes
     notify_queue_usage_ratio: float  # 1 is full, and then every notifying commit fails
+    connections: int | None = None  # that the server grants to ordinary users, over all databases
 
 
 @dataclass(frozen=True)
@@ -166,6 +171,7 @@ def _class(row: Mapping[str, Any]) -> ClassSnapshot:
         downstream=None if row["downstream"] is None else str(row["downstream"]),
         units_per_job=int(row["units_per_job"]),
         units_per_pod=int(row["units_per_pod"]),
+        memory=None if row["memory"] is None else dict(row["memory"]),
     )
 
 
@@ -181,6 +187,9 @@ def _worker(row: Mapping[str, Any]) -> WorkerSnapshot:
         registered_at=_moment(row["registered_at"]),
         seen_age_seconds=float(row["seen_age"]),
         info=dict(row["info"]),
+        elapsed_seconds=float(row["elapsed"]),
+        admitted_at=_moment_or_none(row["admitted_at"]),
+        ready_at=_moment_or_none(row["ready_at"]),
     )
 
 
@@ -194,8 +203,13 @@ def _database(row: Mapping[str, Any]) -> DatabaseSnapshot:
         dead_tuples={str(table): int(rows or 0) for table, rows in row["dead_tuples"].items()},
         table_bytes={str(table): int(size or 0) for table, size in row["table_bytes"].items()},
         notify_queue_usage_ratio=float(row["notify_queue_usage"]),
+        connections=int(row["connections"]),
     )
 
 
 def _moment(epoch_seconds: float) -> datetime:
     return datetime.fromtimestamp(float(epoch_seconds), UTC)
+
+
+def _moment_or_none(epoch_seconds: float | None) -> datetime | None:
+    return None if epoch_seconds is None else _moment(epoch_seconds)
