@@ -4,7 +4,7 @@ ARGS ?=
 BIN := .venv/bin
 READY := .venv/.installed
 
-.PHONY: help demo test check check-format check-lint check-types check-layers check-unused bench reliability format coverage constraints clean
+.PHONY: help demo test check check-format check-lint check-types check-layers check-unused bench simulate reliability format coverage constraints clean
 
 help: ## Say what there is
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -36,6 +36,9 @@ check-unused: $(READY)
 bench: $(READY) ## Measure, next to others (bench/README.md)
 	$(BIN)/python -m bench $(ARGS)
 
+simulate: $(READY) ## The planner beside other autoscalers on drawn workloads (ARGS='--quick'; bench/README.md)
+	$(BIN)/python -m bench.autoscaling $(ARGS)
+
 reliability: $(READY) ## Kill, freeze, restart and cut real workers under load, and judge what is left (tens of minutes)
 	$(BIN)/python -m bench.reliability all
 
@@ -58,5 +61,5 @@ $(READY): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; v = sys.version_info; v >= (3, 11) or sys.exit("Python 3.11 or newer is needed, $(PYTHON) is %d.%d; say which: make PYTHON=/path/to/python3.12" % v[:2])'
 	$(PYTHON) -m venv --clear .venv
 	$(PIP) 'pip>=25.1'
-	$(PIP) --editable '.[local,rabbitmq]' --group dev
+	$(PIP) --editable '.[local,rabbitmq]' --group dev --group simulate
 	@touch $@

@@ -99,7 +99,7 @@ def test_every_development_requirement_is_pinned(project: dict[str, dict[str, li
         [
             *project["project"]["dependencies"],
             *(line for extra in ("worker", "cli", "local", "rabbitmq") for line in extras[extra]),  # type: ignore[call-overload]
-            *project["dependency-groups"]["dev"],
+            *(line for group in project["dependency-groups"].values() for line in group),
         ]
     )
     assert sorted(wanted - pinned - {"jobqueue-operator"}) == []
