@@ -56,6 +56,10 @@ def up(
         ),
     ] = None,
     tick: Annotated[float, typer.Option(min=0.1, max=60, metavar="SECONDS", help="Time between two looks.")] = 1.0,
+    record: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Append each decision, as a line of JSON; decisions.jsonl in --state-dir."),
+    ] = None,
     as_json: AsJson = False,  # noqa: FBT002 - an option
 ) -> None:
     """Run a manifest's job classes on this machine, as in a cluster.
@@ -91,6 +95,7 @@ def up(
         directory=app_dir.absolute(),
         pass_on=tuple(env or ()),
         interval=tick,
+        record=record.absolute() if record is not None else None,
     )
     reporter = _reporter(as_json=as_json)
     try:

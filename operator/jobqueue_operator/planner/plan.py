@@ -8,6 +8,9 @@ from enum import StrEnum
 
 from jobqueue_operator.planner.memory import CapacityMemory, ClassMemory
 
+NAMED_MOST = 3
+"""Workers named in a line; of others only how many there are."""
+
 
 class Reason(StrEnum):
     """Stable words for why; a message beside each says it with its numbers."""
@@ -166,12 +169,14 @@ class Pool:
     def why(self) -> str:
         """What is being done and why, as one line."""
         parts = [self.decision.message]
-        if self.retire:
-            parts.append("retiring " + ", ".join(v.worker for v in self.retire))
-        if self.take_back:
-            parts.append("taking back " + ", ".join(self.take_back))
-        if self.stop:
-            parts.append("draining " + ", ".join(v.worker for v in self.stop))
+        for doing, names in (
+            ("retiring", [v.worker for v in self.retire]),
+            ("taking back", list(self.take_back)),
+            ("draining", [v.worker for v in self.stop]),
+        ):
+            if names:
+                more = f" and {len(names) - NAMED_MOST} more" if len(names) > NAMED_MOST else ""
+                parts.append(f"{doing} {', '.join(names[:NAMED_MOST])}{more}")
         if self.rollout is not None:
             parts.append(self.rollout.message)
         return "; ".join(parts)

@@ -63,7 +63,8 @@ class Verdict:
         return 1 if failing else self._stuck(waiting, facts, now)
 
     def _stuck(self, waiting: Sequence[str], facts: Facts, now: float) -> int | None:
-        if not all(_hopeless(facts, name) for name in waiting):
+        # That workers of a class went, once they had not understood a job of it, gives no hope.
+        if not all(_hopeless(facts, name, seen_before=self._stuck_since is not None) for name in waiting):
             self._stuck_since = None
             return None
         if self._stuck_since is None:
@@ -95,10 +96,10 @@ def _waiting(facts: Facts, name: str) -> bool:
     return seen.in_flight > 0 or (seen.ready > 0 and not seen.paused)
 
 
-def _hopeless(facts: Facts, name: str) -> bool:
-    """Whether all that is left of a class is what none of its workers, all of them ready, understands."""
+def _hopeless(facts: Facts, name: str, *, seen_before: bool) -> bool:
+    """Whether all that is left of a class is what none of its workers, all of them up, understands."""
     seen = facts.classes.get(name)
-    workers = [w for w in facts.workers if w.class_ == name]
-    if seen is None or not workers or any(w.phase is not Phase.READY for w in workers):
+    phases = {w.phase for w in facts.workers if w.class_ == name}
+    if seen is None or phases & {Phase.STARTING, Phase.BACKOFF} or not (Phase.READY in phases or seen_before):
         return False
     return seen.in_flight == 0 and 0 < seen.ready <= seen.unsupported

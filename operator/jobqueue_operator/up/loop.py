@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from jobqueue_operator.planner.decide import plan
 from jobqueue_operator.planner.plan import Plan
+from jobqueue_operator.planner.record import Tick
 from jobqueue_operator.up import finish
 from jobqueue_operator.up.carry_out import Executor
 from jobqueue_operator.up.gather import Gatherer, LeadershipLost, Sight, check_lead
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from jobqueue_operator.planner.wanted import Wanted
     from jobqueue_operator.platforms import Platform
     from jobqueue_operator.up.queue import Queue
+    from jobqueue_operator.up.recording import Recording
     from jobqueue_operator.up.waking import Waker
 
 MAINTAIN_EVERY = 600.0
@@ -38,6 +40,7 @@ class Loop:
     reporter: Reporter
     ending: finish.Ending
     waker: Waker
+    recording: Recording | None = None
     interval: float = 1.0
     """Seconds between two ticks at most."""
     stopping: asyncio.Event = field(default_factory=asyncio.Event)
@@ -83,10 +86,10 @@ class Loop:
         """Take the four steps once; `now` in seconds on a monotonic clock. Raises LeadershipLost."""
         sight = await self._gatherer.look()
         check_lead(self.queue.epoch, sight.snapshot)
-        self._plan = plan(self.wanted, sight.facts, self._plan, now=time.time(), tick=self.interval)
-        facts = await self._executor.carry_out(self._plan, sight)
-        await self._teller.attempt("asking to be woken", self.waker.update(self.wanted, self._plan, sight))
-        await self._tell(sight, facts, self._plan)
+        decided = self._decide(sight.facts)
+        facts = await self._executor.carry_out(decided, sight)
+        await self._teller.attempt("asking to be woken", self.waker.update(self.wanted, decided, sight))
+        await self._tell(sight, facts, decided)
         if sight.snapshot is not None:
             await self._upkeep(now)
         return facts
@@ -95,6 +98,15 @@ class Loop:
         """Gather and tell, without deciding or starting anything: while everything drains."""
         sight = await self._gatherer.look()
         await self._tell(sight, sight.facts, Plan(()))
+
+    def _decide(self, facts: Facts) -> Plan:
+        previous, now = self._plan, time.time()
+        self._plan = plan(self.wanted, facts, previous, now=now, tick=self.interval)
+        if self.recording is not None:
+            self.recording.write(
+                Tick(now=now, tick=self.interval, wanted=self.wanted, facts=facts, plan=self._plan, previous=previous)
+            )
+        return self._plan
 
     async def _tell(self, sight: Sight, facts: Facts, plan: Plan) -> None:
         await self._teller.tell(self.platform.events(), sight)

@@ -19,6 +19,7 @@ from jobqueue_operator.up.database import Database
 from jobqueue_operator.up.finish import Ending
 from jobqueue_operator.up.loop import Loop
 from jobqueue_operator.up.place import Place, alone, place
+from jobqueue_operator.up.recording import Recording
 from jobqueue_operator.up.tell import said_by_wakeup
 from jobqueue_operator.up.waking import Doorbell, Waker
 from jobqueue_operator.up.wanted import wanted
@@ -44,6 +45,8 @@ class Options:
     directory: Path = field(default_factory=Path.cwd)
     pass_on: tuple[str, ...] = ()
     interval: float = 1.0
+    record: Path | None = None
+    """Where decisions are recorded; in the state directory unless said."""
 
 
 async def up(options: Options, reporter: Reporter) -> int:
@@ -114,6 +117,7 @@ class _Session:
             reporter=reporter,
             ending=options.ending,
             waker=Waker(database, Doorbell(place.open_listener, schema=options.schema)),
+            recording=Recording(options.record or options.state / "decisions.jsonl", reporter),
             interval=options.interval,
             stopping=stopping,
         )

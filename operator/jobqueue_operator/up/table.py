@@ -53,24 +53,28 @@ class Table:
 
 
 def render(rows: Sequence[Row], capacities: Sequence[CapacityRow] = ()) -> Group:
-    """Return the table of one tick, and a line for each downstream below it.
+    """Return one tick: the classes' numbers, what is done about each and why, and each downstream's units.
 
-    Workers are shown as ready/wanted, and how many are on their way out.
+    Workers are shown as ready/wanted, and how many are on their way out. Readable at 100 columns.
     """
-    table = RichTable(box=None, expand=True, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
+    numbers = RichTable(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
     for column in _COLUMNS:
-        table.add_column(column, justify="left" if column == "class" else "right", no_wrap=True)
-    table.add_column("what and why", ratio=1, min_width=12, overflow="fold")
+        numbers.add_column(column, justify="left" if column == "class" else "right", no_wrap=True)
+    whys = RichTable.grid(expand=True, padding=(0, 2, 0, 0))
+    whys.add_column(no_wrap=True)
+    whys.add_column(ratio=1, overflow="fold")
     for row in rows:
         age = f"{_seconds(row.oldest_age)}/{_seconds(row.target_age)}"
-        table.add_row(
+        numbers.add_row(
             escape(row.class_),
             f"[bold red]{age}[/]" if row.late else age,
             *(_count(n) for n in (row.ready, row.scheduled, row.in_flight, row.done, row.dead)),
             _workers(row),
-            escape("; ".join([row.why, *row.remarks])),
         )
-    return Group(table, *(_capacity(row) for row in capacities))
+        whys.add_row(escape(row.class_), Text("; ".join([row.why, *row.remarks])))
+    for capacity in capacities:
+        whys.add_row(escape(capacity.downstream), _units(capacity))
+    return Group(numbers, Text(), whys)
 
 
 def _workers(row: Row) -> str:
@@ -78,8 +82,8 @@ def _workers(row: Row) -> str:
     return f"{row.workers_ready}/{row.workers_wanted}" + (f" -{leaving}" if leaving else "")
 
 
-def _capacity(row: CapacityRow) -> Text:
-    line = Text(f"{row.downstream}: {_count(row.in_use)}/{row.limit:,} units")
+def _units(row: CapacityRow) -> Text:
+    line = Text(f"{_count(row.in_use)}/{row.limit:,} units")
     for claim in row.claims:
         line.append(f" · {claim.class_} {claim.allocated:,}")
         if claim.held_back:

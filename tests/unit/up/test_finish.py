@@ -1,24 +1,8 @@
-from collections.abc import Sequence
-
 import pytest
 
 from jobqueue_operator.planner.facts import ClassFacts, Facts, Phase, WorkerFacts
 from jobqueue_operator.up.finish import STUCK_AFTER, Ending, Verdict
-from jobqueue_operator.up.report import CapacityRow, Level, Row
-
-
-class Said:
-    """Keeps what was said."""
-
-    def __init__(self) -> None:
-        self.lines: list[str] = []
-
-    def say(self, level: Level, message: str, **_details: object) -> None:
-        self.lines.append(f"{level}: {message}")
-
-    def tick(self, rows: Sequence[Row], capacities: Sequence[CapacityRow] = ()) -> None: ...
-
-    def close(self) -> None: ...
+from services.said import Said
 
 
 @pytest.fixture
@@ -104,3 +88,15 @@ def test_a_limited_time_ends_whatever_waits(said: Said) -> None:
 
 def test_without_an_ending_only_a_signal_ends_it(said: Said) -> None:
     assert judge(Verdict(Ending(), said), ClassFacts(), elapsed=1e9) is None
+
+
+def test_a_class_that_went_to_zero_over_jobs_nobody_understands_gives_no_hope(said: Said) -> None:
+    verdict = Verdict(Ending(when_empty=True), said)
+    hopeless = ClassFacts(ready=4, unsupported=4)
+    gone = WorkerFacts(name="w", class_="other", phase=Phase.READY, revision="r")
+    assert judge(verdict, hopeless, elapsed=0.0, worker=gone) is None
+    assert judge(verdict, hopeless, elapsed=2 * STUCK_AFTER, worker=gone) is None, "nobody has looked at them yet"
+    assert judge(verdict, hopeless, elapsed=3 * STUCK_AFTER) is None
+    draining = WorkerFacts(name="w", class_="email", phase=Phase.DRAINING, revision="r")
+    assert judge(verdict, hopeless, elapsed=3.5 * STUCK_AFTER, worker=draining) is None
+    assert judge(verdict, hopeless, elapsed=4 * STUCK_AFTER, worker=gone) == 1

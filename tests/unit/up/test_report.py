@@ -6,11 +6,21 @@ from datetime import UTC, datetime
 from rich.console import Console
 
 from jobqueue_operator.planner.facts import ClassFacts, Facts, Phase, WorkerFacts
-from jobqueue_operator.planner.plan import Decision, Plan, Pool, Reason
+from jobqueue_operator.planner.plan import (
+    Allocation,
+    Condition,
+    Decision,
+    Plan,
+    Pool,
+    Reason,
+    Remark,
+    Share,
+    Terms,
+)
 from jobqueue_operator.planner.wanted import PoolSpec, Wanted
 from jobqueue_operator.resources import ClassSpec
 from jobqueue_operator.up.lines import Lines
-from jobqueue_operator.up.report import Row, rows
+from jobqueue_operator.up.report import CapacityRow, Row, capacity_rows, rows
 from jobqueue_operator.up.table import Table, render
 
 SPEC = ClassSpec.model_validate({"name": "email", "timeout": "30s"})
@@ -61,9 +71,9 @@ def test_a_reader_that_went_away_stops_nothing() -> None:
     Lines(stream).tick([ROW])
 
 
-def drawn(row: Row) -> str:
-    console = Console(file=io.StringIO(), width=160)
-    console.print(render([row]))
+def drawn(row: Row, *capacities: CapacityRow, width: int = 160) -> str:
+    console = Console(file=io.StringIO(), width=width)
+    console.print(render([row], capacities))
     assert isinstance(console.file, io.StringIO)
     return console.file.getvalue()
 
@@ -87,3 +97,47 @@ def test_the_live_table_takes_ticks_and_lines() -> None:
     table.close()
     assert isinstance(console.file, io.StringIO)
     assert "[red]between" in console.file.getvalue()
+
+
+def test_workers_on_their_way_out_are_counted_apart() -> None:
+    phases = [Phase.READY, Phase.READY, Phase.RETIRED, Phase.DRAINING, Phase.STARTING]
+    workers = [WorkerFacts(name=str(i), class_="email", phase=phase, revision="r") for i, phase in enumerate(phases)]
+    (row,) = rows(WANTED, Facts(workers=tuple(workers)), PLAN, None, {})
+    assert (row.workers, row.workers_ready, row.workers_retired, row.workers_draining) == (5, 2, 1, 1)
+    assert "2/2 -2" in drawn(row)
+
+
+def test_a_decision_s_terms_and_remarks_are_in_the_line_of_a_tick() -> None:
+    remark = Remark(Condition.AT_CAPACITY, "db is full")
+    decision = Decision(2, Reason.DOWNSTREAM_CAPACITY, "needs 6", terms=Terms(target=60.0, need=6), remarks=(remark,))
+    stream = io.StringIO()
+    Lines(stream).tick(rows(WANTED, Facts(), Plan((Pool("email", "r", decision),)), None, {}))
+    (email,) = json.loads(stream.getvalue())["classes"]
+    assert (email["workers_wanted"], email["reason"]) == (2, "DownstreamCapacity")
+    assert (email["terms"]["target"], email["terms"]["need"]) == (60.0, 6)
+    assert email["remarks"] == ["AtCapacity: db is full"]
+
+
+SHARES = (
+    Share(pool="email", minimum=0, asked=12, allocated=4, replicas=2, held_back_by=("reports",)),
+    Share(pool="reports", minimum=6, asked=6, allocated=6, replicas=3),
+)
+
+
+def test_a_downstream_has_a_line_with_who_is_held_back_and_by_whom() -> None:
+    allocation = Allocation(
+        downstream="db", ceiling=12, limit=10, in_use=9, reason=Reason.SPEC_LIMIT, message="", shares=SHARES
+    )
+    (row,) = capacity_rows(Plan((), (allocation,)))
+    text = drawn(ROW, row)
+    assert "9/10 units · email 4 of 12, held back by reports · reports 6" in text
+    assert "held back by the limit" in drawn(ROW, replace(row, claims=(replace(row.claims[0], held_back_by=()),)))
+
+
+def test_the_table_fits_into_100_columns() -> None:
+    row = replace(ROW, class_="documents-to-be-read", ready=1_234_567, done=12_345_678, why="because " * 40)
+    text = drawn(row, width=100)
+    assert max(len(line.rstrip()) for line in text.splitlines()) <= 100
+    assert "…" not in text
+    assert "12,345,678" in text
+    assert text.count("because") == 40
