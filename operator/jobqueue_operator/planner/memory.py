@@ -9,12 +9,39 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 
+@dataclass(frozen=True, slots=True)
+class Past:
+    """What a tick asked for: workers for the load alone, and workers for everything that waited then."""
+
+    at: float
+    steady: int
+    peak: int
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClassMemory:
     """One class's memory."""
 
     busy_at: float | None = None
     """When the class last had work; None when it has had none."""
+    service: float | None = None
+    """The last tick's mean length of an attempt, cut off at the deadline."""
+    prior: float | None = None
+    """A slow mean of `service`: what a cohort of few attempts is drawn towards. Stored."""
+    start_delay: float | None = None
+    """The last known start delay. Stored."""
+    delays: tuple[tuple[str, float], ...] = ()
+    """Start delays of the workers seen last: name and seconds, oldest first."""
+    past: tuple[Past, ...] = ()
+    """Oldest first; an entry that a later one exceeds in everything is left out."""
+    window: float | None = None
+    window_at: float | None = None
+    """When the window was last changed."""
+    down_at: float | None = None
+    """When fewer workers were last asked for."""
+    stuck: float = 0.0
+    """Seconds for which slots were idle while jobs that could run grew older."""
+    oldest_age: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

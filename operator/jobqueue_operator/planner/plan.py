@@ -25,6 +25,7 @@ class Reason(StrEnum):
     DOWNSTREAM_CAPACITY = "DownstreamCapacity"  # its share of the downstream allows no more
     PINNED = "Pinned"
     PAUSED = "Paused"
+    RESTORED = "Restored"  # no decision yet: what an earlier operator had stored
     IDLE = "Idle"
     IDLE_AFTER = "IdleAfter"  # idle, and kept until idleAfter is over
     HEAD_BLOCKED = "HeadBlocked"  # more workers cannot help what waits

@@ -1,37 +1,70 @@
-"""Who goes first: whoever loses the least by it."""
+"""Who goes first, and who comes back: whoever loses the least by it, and whoever has the most to lose.
+
+Scale-in has two steps. A ready worker is retired: the queue fences it, so that it claims nothing more and what it holds
+can be trusted. Once it holds nothing it is stopped. Until then it can be taken back, which costs no start.
+"""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from jobqueue_operator.planner.facts import Phase, WorkerFacts
 from jobqueue_operator.planner.plan import Reason, Victim
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
+
+LEAVING = frozenset({Phase.RETIRED, Phase.DRAINING})
 
 
-def _cost(worker: WorkerFacts) -> tuple[bool, int, float, str]:
-    return (worker.phase is Phase.READY, worker.busy, worker.age, worker.name)
+@dataclass(frozen=True, slots=True)
+class Moves:
+    """What is to be done to the workers that exist."""
+
+    retire: tuple[Victim, ...] = ()
+    take_back: tuple[str, ...] = ()
+    stop: tuple[Victim, ...] = ()
+
+
+def _cost(worker: WorkerFacts) -> tuple[bool, bool, float, int, float, str]:
+    return (worker.phase is Phase.READY, worker.busy > 0, worker.elapsed, worker.busy, worker.age, worker.name)
 
 
 def rank(workers: Iterable[WorkerFacts]) -> list[WorkerFacts]:
-    """Return the workers, cheapest to lose first: not ready, then idle, then the fewest jobs, then the youngest."""
+    """Return those not being stopped, cheapest to lose first: not ready, idle, least elapsed work, youngest."""
     return sorted((w for w in workers if w.phase is not Phase.DRAINING), key=_cost)
 
 
 def victim(worker: WorkerFacts, reason: Reason | None = None) -> Victim:
     """Name a worker as a victim, with the reason for its rank unless another one is given."""
-    if worker.phase is not Phase.READY:
+    if worker.phase not in {Phase.READY, Phase.RETIRED}:
         own, message = Reason.NOT_READY_FIRST, f"{worker.name} is not ready"
     elif worker.busy == 0:
         own, message = Reason.IDLE_FIRST, f"{worker.name} is idle"
     else:
-        own, message = Reason.LEAST_ELAPSED, f"{worker.name} holds the fewest jobs ({worker.busy})"
+        own = Reason.LEAST_ELAPSED
+        message = f"{worker.name} has the least work to lose ({worker.busy} jobs, {worker.elapsed:.1f}s)"
     return Victim(worker.name, reason or own, message)
 
 
-def surplus(workers: Iterable[WorkerFacts], replicas: int, revision: str) -> tuple[Victim, ...]:
-    """Return who is to be drained so that `replicas` stay, old revisions first. Who drains already does not count."""
-    ranked = sorted(rank(workers), key=lambda w: w.revision == revision)
-    return tuple(victim(w) for w in ranked[: max(len(ranked) - replicas, 0)])
+def moves(workers: Sequence[WorkerFacts], replicas: int, revision: str) -> Moves:
+    """Return who is to be retired, taken back and stopped so that `replicas` stay.
+
+    Old revisions go first, and while there are any nobody else does: a rollout counts on the new ones. Only workers of
+    the wanted revision are taken back, those with the most work first.
+    """
+    stay = [w for w in workers if w.phase not in LEAVING]
+    retired = [w for w in workers if w.phase is Phase.RETIRED]
+    missing = replicas - len(stay)
+    back: tuple[str, ...] = ()
+    if missing > 0:
+        again = [w for w in reversed(rank(retired)) if w.revision == revision]
+        back = tuple(w.name for w in again[:missing])
+    old = [w for w in stay if w.revision != revision]
+    surplus = rank(old or stay)[: max(-missing, 0)]
+    # One that is not ready was never admitted or does not come up: it holds nothing that retiring would protect.
+    fenced = tuple(victim(w) for w in surplus if w.phase is Phase.READY)
+    unready = tuple(victim(w) for w in surplus if w.phase is not Phase.READY)
+    empty = tuple(victim(w) for w in retired if w.busy == 0 and w.name not in back)
+    return Moves(retire=fenced, take_back=back, stop=(*unready, *empty))

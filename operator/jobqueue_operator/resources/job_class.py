@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from datetime import UTC, datetime, timedelta
-from typing import Annotated, Any, Self
+from typing import Annotated, Any, Literal, Self
 from zoneinfo import ZoneInfo
 
 from cronsim import CronSim, CronSimError
@@ -29,12 +29,26 @@ class Target(Resource):
     ] = timedelta(seconds=60)
 
 
+Behavior = Literal["Default", "Calm"]
+
+
 class Replicas(Resource):
     """How many workers may run."""
 
     min: Annotated[int, Field(ge=0, le=REPLICAS_MOST, description="Workers kept even when idle.")] = 1
     max: Annotated[int, Field(ge=1, le=REPLICAS_MOST, description="Workers at most; min when that is more.")] = 10
     idle_after: Annotated[Pause, Field(description="Idle for this long before going to zero.")] = timedelta(minutes=2)
+    pin: Annotated[
+        int | None,
+        Field(
+            ge=0,
+            le=REPLICAS_MOST,
+            description="Exactly this many, whatever the demand; the downstream still limits it.",
+        ),
+    ] = None
+    behavior: Annotated[
+        Behavior, Field(description="Calm waits longer before workers go: fewer changes, a few more worker-hours.")
+    ] = "Default"
 
     @model_validator(mode="before")
     @classmethod

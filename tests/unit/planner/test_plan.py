@@ -41,7 +41,11 @@ def pool(
 
 def test_the_minimum_runs_with_its_reason() -> None:
     decision = pool(spec(replicas={"min": 3})).decision
-    assert (decision.replicas, decision.reason, decision.message) == (3, "MinimumReplicas", "replicas.min 3")
+    assert (decision.replicas, decision.reason, decision.message) == (
+        3,
+        "MinimumReplicas",
+        "replicas.min 3; the demand is 0",
+    )
 
 
 def test_paused_workers_stay() -> None:
@@ -62,7 +66,11 @@ def test_a_class_at_zero_wakes_for_work_and_sleeps_after_it() -> None:
     assert pool(class_).decision.replicas == 0
     woken = pool(class_, seen=ClassFacts(ready=7), now=100)
     decision = woken.decision
-    assert (decision.replicas, decision.reason, decision.message) == (1, "Demand", "replicas.min 0, 7 jobs: 1")
+    assert (decision.replicas, decision.reason, decision.message) == (
+        1,
+        "Demand",
+        "7 ready, oldest 0s of 60s, 0 in flight, 0.0/s x 1s",
+    )
     assert pool(class_, seen=ClassFacts(in_flight=1)).decision.replicas == 1
     assert pool(class_, previous=woken, now=159).decision.replicas == 1
     assert pool(class_, previous=woken, now=160).decision.replicas == 0
@@ -76,13 +84,13 @@ def test_who_is_too_many_goes_not_ready_first_then_idle_then_the_least_busy() ->
         worker("starting", Phase.STARTING),
         worker("gone", Phase.DRAINING),
     ]
-    found = pool(spec(), *workers)
-    assert [(v.worker, v.reason) for v in found.stop] == [
-        ("starting", "NotReadyFirst"),
+    found = pool(spec(paused=True), *workers)
+    assert [(v.worker, v.reason) for v in found.stop] == [("starting", "NotReadyFirst")]
+    assert [(v.worker, v.reason) for v in found.retire] == [
         ("idle-young", "IdleFirst"),
         ("idle-old", "IdleFirst"),
     ]
-    assert "draining starting, idle-young, idle-old" in found.why
+    assert "retiring idle-young, idle-old; draining starting" in found.why
 
 
 def test_a_class_that_is_no_longer_asked_for_goes() -> None:
@@ -116,8 +124,8 @@ def test_no_rollout_when_all_are_new() -> None:
 
 
 def test_an_old_worker_that_is_too_many_goes_without_being_replaced() -> None:
-    found = pool(spec(), worker("new-one"), worker("old-one", revision="old", busy=9))
-    assert [v.worker for v in found.stop] == ["old-one"]
+    found = pool(spec(paused=True), worker("new-one"), worker("old-one", revision="old", busy=9))
+    assert [v.worker for v in found.retire] == ["old-one"]
     assert found.rollout is None
 
 
