@@ -43,7 +43,7 @@ def class_facts(engine: Engine, *, tick: float) -> ClassFacts:
         oldest_age=ages[0] if ages else 0.0,
         scheduled=int(seen - ahead) + engine.retries_between(now, np.inf),
         due_soon=tuple((h, _due_soon(engine, h)) for h in HORIZONS),
-        in_flight=engine.in_flight,
+        in_flight=int(engine.in_flight),
         arrivals=Arrivals(
             tick=tick,
             last=engine.due_between(now - tick, now),

@@ -36,8 +36,8 @@ class Planner:
             "replicas": replicas,
             "lease": {"duration": timedelta(seconds=load.lease)},
         }
-        if calm and "behavior" in ClassSpec.model_fields:
-            document["behavior"] = "calm"
+        if calm:
+            replicas["behavior"] = "Calm"
         spec = ClassSpec.model_validate(document)
         self._wanted = Wanted(pools=(PoolSpec(key=KEY, spec=spec, revision=REVISION, queue=KEY, database=KEY),))
         self.plan: Plan | None = None

@@ -134,7 +134,7 @@ def _remember(
         prior=estimate.prior(seen.attempts, memory, terms.service, tick=tick),
         delays=estimate.delays(workers, memory),
         start_delay=terms.start_delay,
-        past=window.remember(memory, now, terms.steady, peak, longest=max(length, brief)),
+        past=window.remember(memory, now, terms.lasting, peak, longest=max(length, brief)),
         window=length,
         window_at=since,
         stuck=memory.stuck + tick if rising else 0.0,

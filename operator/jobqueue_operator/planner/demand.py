@@ -87,10 +87,11 @@ def terms(
     rate = estimate.rate(seen.arrivals)
     soon = estimate.due_within(seen, tau)
     # When a worker cannot be up in time for a job that is enqueued now, half a worker less is no saving.
-    theta = 0.5 if tau + 2.0 * tick <= dl else 0.0
+    theta = min(0.5, max(1.0 - (tau + 2.0 * tick) / dl, 0.0))
 
     load = (rate + waiting.workable / (2.0 * target)) * s + giants
     steady = _workers(load / c - theta)
+    lasting = _workers((rate * s + giants) / c - theta)
     have = sum(estimate.slots(w, c) for w in ready) - giants
     catch_up = floor = 0.0
     for jobs, age in _steps(waiting, soon):
@@ -115,6 +116,7 @@ def terms(
         rate=rate,
         load=load,
         steady=min(steady, useful),
+        lasting=min(lasting, useful),
         catch_up=catch_up,
         floor=floor,
         up=min(up, useful),

@@ -93,6 +93,8 @@ class Terms:
     """Slots that the arrivals and the backlog keep busy."""
     steady: int = 0
     """n_s: workers for the load."""
+    lasting: int = 0
+    """Workers for the arrivals and the giants alone: what the long scale-in window remembers."""
     catch_up: float = 0.0
     """x: further workers, counted from when they would be up, for the quantile that needs most."""
     floor: float = 0.0
