@@ -40,6 +40,20 @@ def test_retired_worker_is_not_ready_finishes_and_comes_back_when_needed(
     eventually(lambda: worker.get("/ready")[0] == 200, what="readiness")
 
 
+def test_a_worker_that_is_taken_back_claims_again_long_before_its_next_ordinary_heartbeat(
+    jobs: Jobs, worker_process: Callable[..., Worker]
+) -> None:
+    jobs.settings(lease_seconds=60)  # a heartbeat each five seconds
+    worker = worker_process()
+    number = _number(jobs)
+    queue.retire_worker(jobs.connection, None, [number])
+    late = jobs.add("noop")
+    eventually(lambda: worker.get("/ready")[0] == 503, what="the worker to hear of it")
+    assert jobs.row(late)["status"] == "pending"
+    queue.unretire_worker(jobs.connection, None, [number])
+    jobs.until(late, "done", within=2.5)
+
+
 def test_paused_class_is_not_claimed_from(jobs: Jobs, worker_process: Callable[..., Worker]) -> None:
     worker = worker_process()
     queue.set_paused(jobs.connection, None, "default", paused=True)

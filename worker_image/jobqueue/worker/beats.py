@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 LONGEST = 5.0  # seconds between two heartbeats
 SHARE = 0.25  # or this share of the lease
+FENCED = 1.0  # while retired: who is taken back is needed now
 BATCH = 1000  # leases renewed by one statement
 BUSY_PAUSE = 0.1  # seconds before a row that was being written is asked for again
 BUSY_TRIES = 5
@@ -57,6 +58,7 @@ class Beats:
         self._now = asyncio.Event()
         self._outage = Outage(logging.getLogger("jobqueue.worker"), "heartbeats", every=30.0)
         self.period = min(heartbeat or LONGEST, SHARE * leases.duration)
+        self._fenced = False
         self.last = now()
 
     def hurry(self) -> None:
@@ -80,7 +82,7 @@ class Beats:
                 continue
             self._outage.over()
             try:
-                async with asyncio.timeout(self.period):
+                async with asyncio.timeout(min(self.period, FENCED) if self._fenced else self.period):
                     await self._now.wait()
                     await asyncio.sleep(0.05)  # hints come in swarms
             except TimeoutError:
@@ -96,6 +98,7 @@ class Beats:
             renewed += await self._renew(due[at : at + BATCH], cancel, patience)
         beat = await self._link.call(queue.heartbeat, self._worker, patience=patience, schema=self._schema)
         self.last = began
+        self._fenced = beat.state == "retired"
         cancel.update(beat.cancel)
         self._pipe.send(type="pulse", active=self._on_state(beat.state, beat.paused), sent=began, renewed=renewed)
         if cancel:
