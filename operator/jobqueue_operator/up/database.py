@@ -99,6 +99,10 @@ class Database:
         """Hold the claims on a downstream to so many units."""
         await self._call(lambda c: queue.set_downstream(c, self._epoch, downstream, units, schema=self._schema))
 
+    async def remember(self, class_: str, memory: Mapping[str, float]) -> None:
+        """Keep what a planner must know of a class after a restart."""
+        await self._call(lambda c: queue.remember(c, self._epoch, class_, memory, schema=self._schema))
+
     async def sleeping(self, class_: str, *, asleep: bool) -> None:
         """Set or take down the operator's waiter flag for a class."""
         await self._call(lambda c: queue.sleeping(c, OPERATOR, class_, asleep, schema=self._schema))

@@ -13,6 +13,7 @@ from jobqueue_operator.planner.record import Tick
 from jobqueue_operator.up import finish
 from jobqueue_operator.up.carry_out import Executor
 from jobqueue_operator.up.gather import Gatherer, LeadershipLost, Sight, check_lead
+from jobqueue_operator.up.remembering import Memories
 from jobqueue_operator.up.report import Reporter, capacity_rows, rows
 from jobqueue_operator.up.tell import Teller
 
@@ -48,6 +49,8 @@ class Loop:
     _gatherer: Gatherer = field(init=False)
     _executor: Executor = field(init=False)
     _teller: Teller = field(init=False)
+    _memories: Memories = field(init=False)
+    _restored: bool = False
     _plan: Plan | None = None
     _maintained_at: float | None = None
 
@@ -55,6 +58,7 @@ class Loop:
         self._gatherer = Gatherer(self.queue, self.platform, self.reporter)
         self._executor = Executor(self.queue, self.platform, self.reporter)
         self._teller = Teller(self.queue, self.reporter)
+        self._memories = Memories(self.queue)
 
     async def run(self) -> int:
         """Work until stopped or finished; return the exit status. The workers are still up when this returns."""
@@ -79,18 +83,26 @@ class Loop:
             )
             return 1
         finally:
-            await self.waker.stop(leading=self.leading)
+            await self._end()
         return 0
+
+    async def _end(self) -> None:
+        await self.waker.stop(leading=self.leading)
+        if self.leading and self._restored and self._plan is not None:
+            await self._teller.attempt("remembering", self._memories.keep(self._plan, last=True))
 
     async def tick(self, now: float) -> Facts:
         """Take the four steps once; `now` in seconds on a monotonic clock. Raises LeadershipLost."""
         sight = await self._gatherer.look()
         check_lead(self.queue.epoch, sight.snapshot)
+        if sight.snapshot is not None and not self._restored:
+            self._plan, self._restored = self._memories.restore(sight.snapshot), True
         decided = self._decide(sight.facts)
         facts = await self._executor.carry_out(decided, sight)
         await self._teller.attempt("asking to be woken", self.waker.update(self.wanted, decided, sight))
         await self._tell(sight, facts, decided)
         if sight.snapshot is not None:
+            await self._teller.attempt("remembering", self._memories.keep(decided))
             await self._upkeep(now)
         return facts
 

@@ -39,6 +39,9 @@ class Queue(Protocol):
     async def limit(self, downstream: str, units: int) -> None:
         """Hold the claims on a downstream to so many units."""
 
+    async def remember(self, class_: str, memory: Mapping[str, float]) -> None:
+        """Keep what a planner must know of a class after a restart; snapshots give it back."""
+
     async def sleeping(self, class_: str, *, asleep: bool) -> None:
         """Say whether this operator wants to be notified of a class's new jobs."""
 
