@@ -9,7 +9,7 @@ READY := .venv/.installed
 help: ## Say what there is
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
 
-demo: $(READY) ## A PostgreSQL, workers, real files, failures; at most 90 s (DEMO_DIR=folder)
+demo: $(READY) ## A PostgreSQL, workers that scale, real files, failures; at most 120 s (DEMO_DIR=folder)
 	$(BIN)/python examples/demo/run.py $(ARGS)
 
 test: $(READY) ## Every test that this machine can run (ARGS='-k name' for some)

@@ -13,6 +13,8 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from scaling import Scaling
+
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
@@ -21,6 +23,9 @@ if TYPE_CHECKING:
 
 STARTS_WITHIN = 2.0
 """Seconds from the burst's commit to the first job's start. The workers poll five times less often than that."""
+WAKES_WITHIN = 2.0
+"""Seconds from the burst's commit until the class at zero has a process. It takes a fraction of one where nobody else
+needs the cores."""
 SPENT_IN_VAIN = {"lost", "retry", "dead"}
 """Outcomes of an attempt that was counted and did not do the work."""
 GIVEN_BACK = {"released", "snoozed"}
@@ -63,9 +68,11 @@ class Evidence:
     attempts: Sequence[Attempt]
     changed: frozenset[Name] = frozenset()
     """Results that cannot be compared, because their file changed while the demo ran."""
+    scaling: Scaling = field(default_factory=Scaling)
     peak: int = 0
     limit: int = 0
     slots: int = 0
+    """What the demand asked for, before the limit."""
     first_start: float = 0.0
     enqueued_twice: int = 0
     killed: str = ""
@@ -143,6 +150,7 @@ def judge(evidence: Evidence) -> list[Verdict]:
             "work starts on a burst",
             f"first job started {evidence.first_start * 1000:,.0f} ms after the commit; at most {STARTS_WITHIN:g} s",
         ),
+        *_scaled(evidence.scaling),
         Verdict(
             evidence.enqueued_twice == 0,
             "the same keys enqueued again create nothing",
@@ -151,7 +159,7 @@ def judge(evidence: Evidence) -> list[Verdict]:
         Verdict(
             1 < evidence.peak <= evidence.limit < evidence.slots,
             "the downstream's limit is held, and reached by more than one",
-            f"peak {evidence.peak} callers at once, limit {evidence.limit}, {evidence.slots} slots",
+            f"peak {evidence.peak} callers at once, limit {evidence.limit}, demand {evidence.slots} slots",
         ),
         Verdict(
             evidence.replaced == evidence.workers > 0 and evidence.restart_spent == 0,
@@ -193,6 +201,28 @@ def judge(evidence: Evidence) -> list[Verdict]:
             "the workers drained, and no process is left",
             f"exit status {evidence.exit_status}, {evidence.registered} workers still registered, "
             f"{len(evidence.survivors)} processes left",
+        ),
+    ]
+
+
+def _scaled(found: Scaling) -> list[Verdict]:
+    woken = f"{found.woken * 1000:,.0f} ms" if found.woken is not None else "never"
+    at_zero = f"at zero {found.at_zero:.1f} s after its last job" if found.at_zero is not None else "not back at zero"
+    return [
+        Verdict(
+            found.woken is not None and found.woken <= WAKES_WITHIN,
+            "the class at zero wakes",
+            f"its first process {woken} after the commit; at most {WAKES_WITHIN:g} s",
+        ),
+        Verdict(
+            0 < found.oldest <= found.target,
+            "its oldest job stays younger than its target",
+            f"at most {found.oldest:.1f} s old, target {found.target:g} s, above it for {found.late:.1%} of the time",
+        ),
+        Verdict(
+            found.most > 1 and found.at_zero is not None,
+            "it grows with the burst, and goes back to zero",
+            f"{found.most} workers at most, {at_zero}",
         ),
     ]
 

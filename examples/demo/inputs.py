@@ -77,7 +77,7 @@ class Input:
             more = f" and {len(self.unreadable) - 1:,} more" if len(self.unreadable) > 1 else ""
             lines.append(f"left out what cannot be read: {self.unreadable[0]!r}{more}")
         if self.by_lot:
-            lines.append(f"left out {self.by_lot:,} by lot, so that this ends within 90 seconds")
+            lines.append(f"left out {self.by_lot:,} by lot, so that this ends within two minutes")
         if self.empty:
             lines.append(f"{self.empty:,} of the chosen are empty files; they are hashed and compressed like others")
         return lines

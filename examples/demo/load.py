@@ -23,9 +23,9 @@ JOBS_LEAST = 800
 BATCH = 5000
 """Jobs in one call of enqueue_many."""
 TRICKLE = 5
-"""Files in one drop of the trickle."""
+"""Hashes in one drop of the trickle."""
 BACKLOG_LEAST = 60
-"""Slow jobs that wait at least, while the scenes need work going on."""
+"""Slow jobs that each drop fills their backlog up to, while the scenes need work going on."""
 
 
 @dataclass
@@ -35,7 +35,8 @@ class Load:
     files: Sequence[File]
     enqueued: dict[int, Name] = field(default_factory=dict)
     _round: int = 0
-    _next: int = 0
+    _next: dict[str, int] = field(default_factory=dict)
+    """Per kind, how many came after the burst."""
 
     def burst(self, conn: psycopg.Connection[Any]) -> tuple[int, datetime]:
         """Enqueue one job of each kind a file, in one transaction; for few files, several rounds.
@@ -62,13 +63,16 @@ class Load:
         return sum(made.created for made in queue.enqueue_many(conn, [self._job(name) for name in names]))
 
     def trickle(self, conn: psycopg.Connection[Any], waiting_slow: int) -> None:
-        """Enqueue a few more: hashes always, compressions when few of them wait."""
-        numbers = [(self._next + i) % len(self.files) for i in range(TRICKLE)]
+        """Enqueue a few more: always some hashes, and compressions when few of them wait."""
+        self._drop(conn, "file.hash", TRICKLE)
+        self._drop(conn, "file.compress", max(BACKLOG_LEAST - waiting_slow, 0))
+
+    def _drop(self, conn: psycopg.Connection[Any], kind: str, count: int) -> None:
+        first = self._next.get(kind, 0)
+        self._next[kind] = first + count
         # A file's turn comes again in a round of its own, so that every result has a name of its own.
-        rounds = [self._round + (self._next + i) // len(self.files) for i in range(TRICKLE)]
-        kinds = [kind for kind in CLASSES if kind == "file.hash" or waiting_slow < BACKLOG_LEAST]
-        self._enqueue(conn, [Name(k, r, n) for k in kinds for r, n in zip(rounds, numbers, strict=True)])
-        self._next += TRICKLE
+        turns = (divmod(first + i, len(self.files)) for i in range(count))
+        self._enqueue(conn, [Name(kind, self._round + turn, number) for turn, number in turns])
 
     def _enqueue(self, conn: psycopg.Connection[Any], names: Sequence[Name]) -> None:
         for start in range(0, len(names), BATCH):

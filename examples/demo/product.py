@@ -80,6 +80,10 @@ class Up:
     messages: list[Message] = field(default_factory=list)
     classes: Sequence[Mapping[str, Any]] = ()
     """The last tick: one entry a class."""
+    most: dict[str, int] = field(default_factory=dict)
+    """Workers of each class at once, at most."""
+    asked: dict[str, int] = field(default_factory=dict)
+    """Slots that the demand of each class asked for, at most, before any limit."""
     exit_status: int | None = None
     _process: subprocess.Popen[str] | None = None
     _seen: list[psutil.Process] = field(default_factory=list)
@@ -105,6 +109,18 @@ class Up:
     def ready(self) -> int:
         """Return how many workers are ready."""
         return sum(int(entry["workers_ready"]) for entry in self.classes)
+
+    def count(self, class_: str) -> int | None:
+        """Return how many workers a class has, in whatever state; None before the first tick."""
+        return next((int(entry["workers"]) for entry in self.classes if entry["class"] == class_), None)
+
+    def came_up(self, class_: str) -> float | None:
+        """Return when the first worker process of a class was there, in seconds since the epoch; None if none is."""
+        moments = []
+        for record in (self.state / "workers").glob(f"{class_}-*.json"):
+            with contextlib.suppress(OSError):
+                moments.append(record.stat().st_mtime)
+        return min(moments, default=None)
 
     def wanted(self) -> int:
         """Return how many workers the plan wants."""
@@ -185,6 +201,12 @@ class Up:
         if self._process is not None and self._process.poll() is None:
             self._process.send_signal(number)
 
+    def _note(self, class_: str, workers: int, terms: Mapping[str, float] | None) -> None:
+        self.most[class_] = max(self.most.get(class_, 0), workers)
+        if terms is not None:
+            slots = int(max(terms["need"], terms["up"]) * terms["slots"])
+            self.asked[class_] = max(self.asked.get(class_, 0), slots)
+
     def _read(self, process: subprocess.Popen[str]) -> None:
         assert process.stdout is not None  # noqa: S101 - for the type checker: it is a pipe
         for line in process.stdout:
@@ -194,6 +216,8 @@ class Up:
                 continue
             if entry.get("event") == "tick":
                 self.classes = entry["classes"]
+                for seen in entry["classes"]:
+                    self._note(seen["class"], int(seen["workers"]), seen["terms"])
             elif entry.get("event") == "message":
                 self.messages.append(
                     Message(entry["level"], entry["message"], entry.get("what", ""), entry.get("worker", ""))

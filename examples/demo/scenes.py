@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import inputs
 import product
+import scaling
 import summary
 from check import Name
 from jobs import TABLES
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     from narrate import Narrator
     from product import Up
 
-AT_MOST = 85.0
+AT_MOST = 105.0
 """Seconds that the story may take before it is broken off."""
 PAUSE = 0.2
 """Seconds between two looks at what is going on."""
@@ -60,6 +61,8 @@ class Stage:
     workers: int = 0
     restart_spent: int = 0
     killed: str = ""
+    woken: float | None = None
+    at_zero: float | None = None
 
     def one(self, query: str, *parameters: object) -> Any:
         """Return the first column of a query's first row, or None."""
@@ -103,6 +106,7 @@ def play(stage: Stage) -> int:
     kill(stage)
     redrive(stage)
     work_off(stage)
+    to_zero(stage)
     drain(stage)
     return summary.conclude(stage)
 
@@ -123,9 +127,8 @@ def begin(stage: Stage) -> None:
     tell.step("start", "$ jobqueue up -f examples/demo/jobqueue.yaml")
     stage.up.start()
     stage.until(lambda: 0 < stage.up.wanted() <= stage.up.ready(), "every worker is ready", 30)
-    stage.workers = stage.up.ready()
     pools = ", ".join(f"{entry['workers_ready']} {entry['class']}" for entry in stage.up.classes)
-    tell.detail(f"{stage.workers} workers are up ({pools}), PostgreSQL {stage.conn.info.server_version // 10000}")
+    tell.detail(f"{stage.up.ready()} workers are up ({pools}), PostgreSQL {stage.conn.info.server_version // 10000}")
 
 
 def burst(stage: Stage) -> None:
@@ -144,6 +147,9 @@ def burst(stage: Stage) -> None:
     first = stage.one("SELECT min(started_at) FROM jobqueue.jobs")
     stage.first_start = (first - committed).total_seconds()
     tell.detail(f"the first job started {stage.first_start * 1000:,.0f} ms after the commit; they poll every 10 s")
+    stage.until(lambda: stage.up.came_up(scaling.CLASS), f"a worker for the class {scaling.CLASS}, at zero", 15)
+    stage.woken = (stage.up.came_up(scaling.CLASS) or 0.0) - committed.timestamp()
+    tell.detail(f"{scaling.CLASS} had no worker: its first process came {stage.woken * 1000:,.0f} ms after the commit")
     stage.enqueued_twice = stage.load.again(stage.conn)
     tell.detail(f"500 of them enqueued again under the same keys: {stage.enqueued_twice} created")
     stage.poison = _enqueue_poison(stage)
@@ -157,11 +163,13 @@ def rolling_restart(stage: Stage) -> None:
     tell, up = stage.narrator, stage.up
     stage.trickling = True
     tell.step("rolling restart", "$ kill -HUP: every worker is replaced, one out, one in, while more arrives")
+    stage.until(lambda: up.ready() >= up.wanted() > 0, "every worker is ready", 30)
     old = up.workers("started") - up.workers("drained")
+    stage.workers = len(old)
     began = stage.one("SELECT clock_timestamp()")
     up.restart_workers()
     stage.until(
-        lambda: old <= up.workers("drained") and up.ready() >= stage.workers,
+        lambda: old <= up.workers("drained") and up.ready() >= up.wanted(),
         "every worker is replaced",
         45,
     )
@@ -173,6 +181,7 @@ def rolling_restart(stage: Stage) -> None:
         began,
     )
     tell.detail(f"{stage.replaced} of {stage.workers} replaced; {stage.restart_spent} attempts spent on it")
+    tell.detail(f"{scaling.CLASS} has {up.count(scaling.CLASS)} workers now, {up.most[scaling.CLASS]} at most so far")
 
 
 def kill(stage: Stage) -> None:
@@ -268,6 +277,17 @@ def work_off(stage: Stage) -> None:
         AT_MOST,
     )
     stage.narrator.detail("nothing waits, nothing runs")
+
+
+def to_zero(stage: Stage) -> None:
+    """See the class that was woken go back to zero."""
+    stage.narrator.step("idle", f"{scaling.CLASS} has nothing to do, and goes back to zero")
+    stage.until(lambda: stage.up.count(scaling.CLASS) == 0, f"no worker of {scaling.CLASS} is left", 40)
+    stage.at_zero = stage.one(
+        "SELECT extract(epoch FROM clock_timestamp() - max(finished_at))::float8 FROM jobqueue.jobs WHERE class = %s",
+        scaling.CLASS,
+    )
+    stage.narrator.detail(f"none is left, {stage.at_zero:.1f} s after its last job")
 
 
 def drain(stage: Stage) -> None:

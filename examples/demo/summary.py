@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING
 
 import check
 import product
+import scaling
 from check import Evidence, Value
+from scaling import Scaling
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -33,9 +35,10 @@ def conclude(stage: Stage) -> int:
         expected=expected,
         attempts=check.read_attempts(stage.conn),
         changed=frozenset(n for n in enqueued.values() if n.number in changed and n.kind != "demo.poison"),
+        scaling=_scaling(stage),
         peak=stage.downstream.peak,
         limit=stage.one("SELECT unit_limit FROM jobqueue.downstream"),
-        slots=sum(spec.concurrency * spec.replicas.min for spec in product.classes() if spec.capacity is not None),
+        slots=sum(stage.up.asked.get(spec.name, 0) for spec in product.classes() if spec.capacity is not None),
         first_start=stage.first_start,
         enqueued_twice=stage.enqueued_twice,
         killed=stage.killed,
@@ -63,6 +66,19 @@ def conclude(stage: Stage) -> int:
     return 1 if failed else 0
 
 
+def _scaling(stage: Stage) -> Scaling:
+    waits = scaling.read_waits(stage.conn)
+    target = next(spec.target.oldest_message_age for spec in product.classes() if spec.name == scaling.CLASS)
+    return Scaling(
+        target=target.total_seconds(),
+        oldest=max((started - due for due, started in waits), default=0.0),
+        late=scaling.share_late(waits, target.total_seconds()),
+        woken=stage.woken,
+        most=stage.up.most.get(scaling.CLASS, 0),
+        at_zero=stage.at_zero,
+    )
+
+
 REASONS = {
     "lost": "held by the killed worker",
     "released": "given back by a draining worker, attempt refunded",
@@ -82,12 +98,23 @@ def _figures(evidence: Evidence, rates: Mapping[str, float]) -> list[tuple[str, 
     speeds = (
         f"of the burst; its hashes alone {hashes:,.0f}, its compressions, {evidence.peak} at once, {compressions:,.0f}"
     )
+    scaled = evidence.scaling
     return [
         ("jobs", f"{counted.jobs:,}", " · ".join(f"{count:,} {kind}" for kind, count in kinds.most_common())),
         ("lost", f"{counted.lost:,}", "enqueued, and not done or without a result"),
         ("duplicate effects", f"{counted.duplicates:,}", "results recorded more than once"),
         ("redelivered", f"{counted.redelivered.total():,}", why),
-        ("peak units", f"{evidence.peak}/{evidence.limit}", f"callers at once downstream, for {evidence.slots} slots"),
+        (
+            "oldest age",
+            f"{scaled.oldest:.1f} s",
+            f"of the class from zero; its target is {scaled.target:g} s, above it for {scaled.late:.1%} of the time",
+        ),
+        ("workers", f"0→{scaled.most}→{'?' if scaled.at_zero is None else 0}", "of that class, at most and in the end"),
+        (
+            "peak units",
+            f"{evidence.peak}/{evidence.limit}",
+            f"callers at once downstream; the demand was {evidence.slots} slots",
+        ),
         ("attempts", f"{sum(k * n for k, n in counted.attempts.items()):,}", spread),
         ("jobs/s", f"{rates['all']:,.0f}", speeds),
     ]

@@ -20,6 +20,7 @@ import psutil
 import pytest
 from check import Attempt, Evidence, Name, Value, judge, recompute, tally
 from inputs import NoInput, gather
+from scaling import Scaling, share_late
 
 from services.waiting import eventually
 
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 RUN = Path(__file__).parents[2] / "examples" / "demo" / "run.py"
-WITHIN = 110.0  # seconds; the demo itself breaks off earlier
+WITHIN = 115.0  # seconds; the demo itself breaks off earlier
 
 HASHED = Name("file.hash", 1, 0)
 COMPRESSED = Name("file.compress", 1, 0)
@@ -50,6 +51,7 @@ def evidence() -> Evidence:
             Attempt(3, 0, 2, "slow-b/1", "dead"),
             Attempt(3, 1, 1, "slow-b/1", "done"),
         ],
+        scaling=Scaling(target=20.0, oldest=8.0, late=0.0, woken=0.1, most=4, at_zero=10.0),
         peak=3,
         limit=3,
         slots=4,
@@ -60,6 +62,10 @@ def evidence() -> Evidence:
         replaced=4,
         workers=4,
     )
+
+
+def scaled(**fields: float | None) -> Evidence:
+    return replace(evidence(), scaling=replace(evidence().scaling, **fields))  # type: ignore[arg-type]
 
 
 def failed(broken: Evidence) -> list[str]:
@@ -78,6 +84,12 @@ def test_every_check_holds_when_all_is_well() -> None:
     ("broken", "claim"),
     [
         (replace(evidence(), first_start=3.0), "work starts on a burst"),
+        (scaled(woken=2.1), "the class at zero wakes"),
+        (scaled(woken=None), "the class at zero wakes"),
+        (scaled(oldest=20.1, late=0.01), "its oldest job stays younger than its target"),
+        (scaled(oldest=0.0), "its oldest job stays younger than its target"),
+        (scaled(most=1), "it grows with the burst, and goes back to zero"),
+        (scaled(at_zero=None), "it grows with the burst, and goes back to zero"),
         (replace(evidence(), enqueued_twice=1), "the same keys enqueued again create nothing"),
         (replace(evidence(), peak=4), "the downstream's limit is held, and reached by more than one"),
         (replace(evidence(), peak=1), "the downstream's limit is held, and reached by more than one"),
@@ -95,6 +107,22 @@ def test_every_check_holds_when_all_is_well() -> None:
 )
 def test_a_check_fails_when_what_it_checks_is_broken(broken: Evidence, claim: str) -> None:
     assert claim in failed(broken)
+
+
+@pytest.mark.parametrize(
+    ("waits", "late"),
+    [
+        ([], 0.0),
+        ([(0.0, 5.0), (1.0, 10.0)], 0.0),
+        ([(0.0, 15.0), (0.0, 20.0)], 0.5),  # late from 10 to 20, of 20 seconds
+        ([(0.0, 12.0), (1.0, 12.0), (88.0, 100.0)], 0.04),  # from 10 to 12 and from 98 to 100
+        ([(5.0, 5.0)], 0.0),
+    ],
+)
+def test_the_time_over_the_target_is_counted_once_however_many_waited(
+    waits: list[tuple[float, float]], late: float
+) -> None:
+    assert share_late(waits, target=10.0) == pytest.approx(late)
 
 
 def test_a_wrong_result_is_named() -> None:
@@ -167,7 +195,7 @@ def test_a_large_folder_is_cut_by_lot_the_same_way_each_time(tmp_path: Path, mon
     first, second = gather(str(tmp_path)), gather(str(tmp_path))
     assert first.files == second.files
     assert len(first.files) == 5
-    assert "left out 15 by lot, so that this ends within 90 seconds" in first.remarks()
+    assert "left out 15 by lot, so that this ends within two minutes" in first.remarks()
 
 
 @pytest.mark.parametrize("content", ["nothing", "a missing folder", "a file"])
@@ -277,7 +305,7 @@ def test_the_whole_demo_holds_and_leaves_nothing_behind(place: Path, odd_folder:
     assert "FAILED" not in said
     assert "few files, so each is worked on 100 times" in said
     assert "1 of the chosen are empty files" in said
-    assert "All 11 checks hold" in said.splitlines()[-1]
+    assert "All 14 checks hold" in said.splitlines()[-1]
     assert left(place) == []
     assert below(place) == []
 
