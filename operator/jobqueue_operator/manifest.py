@@ -19,7 +19,9 @@ from jobqueue_operator.resources.documents import BYTES_MOST, DocumentError, rea
 from jobqueue_operator.resources.problems import Problem, from_validation
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
+
+    from jobqueue_operator.resources.job_class import Capacity
 
 Manifest: TypeAlias = JobQueue | DownstreamCapacity
 MODELS: dict[str, type[JobQueue | DownstreamCapacity]] = {
@@ -131,14 +133,15 @@ def _between(manifests: Sequence[Manifest]) -> list[Problem]:
         for (kind, namespace, name), count in names.items()
         if count > 1
     ]
-    limits = {
-        (m.metadata.namespace, m.metadata.name): m.spec.units for m in manifests if isinstance(m, DownstreamCapacity)
-    }
+    downstreams = {(m.metadata.namespace, m.metadata.name): m for m in manifests if isinstance(m, DownstreamCapacity)}
+    limits = {ref: m.spec.units - m.spec.reserve for ref, m in downstreams.items() if m.spec.units is not None}
     reserved: dict[tuple[str, str], list[tuple[str, int]]] = {}
     for queue in (m for m in manifests if isinstance(m, JobQueue)):
         for spec in queue.spec.classes:
             if spec.capacity is not None:
                 ref = (spec.capacity.ref.namespace or queue.metadata.namespace, spec.capacity.ref.name)
+                if ref in downstreams:
+                    found += _allowed(queue, spec, spec.capacity, downstreams[ref])
                 reserved.setdefault(ref, []).append((spec.name, spec.capacity.min_units))
                 limit = limits.get(ref)
                 one = spec.capacity.units_per_job + spec.capacity.units_per_pod
@@ -162,3 +165,30 @@ def _between(manifests: Sequence[Manifest]) -> list[Problem]:
                 )
             )
     return found
+
+
+def _allowed(queue: JobQueue, spec: ClassSpec, capacity: Capacity, downstream: DownstreamCapacity) -> Iterator[Problem]:
+    """Hold a class to what the owner of a downstream in another namespace allows."""
+    own, theirs = queue.metadata.namespace, downstream.metadata
+    if own == theirs.namespace:
+        return
+    where = f"JobQueue {queue.metadata.name}: class {spec.name}: capacity"
+    entry = next((a for a in downstream.spec.allow if a.namespace == own), None)
+    if entry is None:
+        yield Problem(
+            f"{where}.ref",
+            f"DownstreamCapacity {theirs.namespace}/{theirs.name} does not allow namespace {own}; "
+            "its owner can add it to spec.allow",
+        )
+        return
+    bounds = (
+        ("minUnits", capacity.min_units, entry.min_units),
+        ("weight", capacity.weight, entry.weight),
+        ("priority", capacity.priority, entry.max_priority),
+    )
+    for name, asked, most in bounds:
+        if asked > most:
+            yield Problem(
+                f"{where}.{name}",
+                f"{asked} is above the {most} that {theirs.namespace}/{theirs.name} allows namespace {own}; lower it",
+            )

@@ -43,6 +43,15 @@ def own_name(downstream: DownstreamCapacity) -> str:
     return _qualified(downstream.metadata.namespace, downstream.metadata.name)
 
 
+def first_limit(downstream: DownstreamCapacity, connections: int | None) -> int:
+    """Return the limit that claims hold to until a plan says otherwise: all units but the reserve.
+
+    `connections` is what the database's server grants to ordinary users.
+    """
+    units = downstream.spec.units if downstream.spec.units is not None else connections or 0
+    return max(units - downstream.spec.reserve, 0)
+
+
 def _qualified(namespace: str, name: str) -> str:
     # JobQueues of several namespaces may share a database: without the namespace two limits would be one.
     return name if namespace == "default" else f"{namespace}/{name}"

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from jobqueue_operator.manifest import Manifest, ManifestError, load_manifests
-from jobqueue_operator.registration import class_settings, downstream_name, own_name
+from jobqueue_operator.registration import class_settings, downstream_name, first_limit, own_name
 from jobqueue_operator.resources import ClassSpec, DownstreamCapacity, JobQueue
 
 if TYPE_CHECKING:
@@ -57,11 +57,12 @@ def workload(manifests: Sequence[Manifest], *, name: str) -> Workload:
     return Workload(queues, downstreams)
 
 
-def settings(path: Path) -> tuple[dict[str, int], dict[str, dict[str, Any]]]:
+def settings(path: Path, connections: int | None) -> tuple[dict[str, int], dict[str, dict[str, Any]]]:
     """Return what `set_downstream` and `set_class` are to be told: limits, and settings, by name.
 
-    For commands that register a manifest without running it. Raises ManifestError.
+    For commands that register a manifest without running it. `connections` is what the database's server grants to
+    ordinary users. Raises ManifestError.
     """
     found = load(path)
-    limits = {own_name(downstream): downstream.spec.units for downstream in found.downstreams}
+    limits = {own_name(downstream): first_limit(downstream, connections) for downstream in found.downstreams}
     return limits, {spec.name: class_settings(queue, spec) for queue in found.queues for spec in queue.spec.classes}

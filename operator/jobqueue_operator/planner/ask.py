@@ -35,6 +35,8 @@ class Ask:
     """Units that one worker is charged: unitsPerPod + unitsPerJob * slots; 0 without a downstream."""
     exist: int = 0
     """Workers not known to be dead, whatever their phase: each is charged."""
+    leaving: int = 0
+    """Those of them that are being stopped."""
     lateness: float = 0.0
     """Oldest message age over target."""
     blind: bool = False
@@ -52,6 +54,7 @@ def ask(wanted: PoolSpec, facts: Facts, previous: Pool | None, *, now: float, ti
     spec = wanted.spec
     workers = [w for w in facts.workers if w.class_ == wanted.key]
     memory = previous.memory if previous is not None else ClassMemory()
+    leaving = sum(1 for w in workers if w.phase is Phase.DRAINING)
     stay = sum(1 for w in workers if w.phase not in {Phase.RETIRED, Phase.DRAINING})
     decided = previous.decision if previous is not None and previous.decision.reason is not Reason.RESTORED else None
     current = decided.replicas if decided is not None else stay
@@ -69,6 +72,7 @@ def ask(wanted: PoolSpec, facts: Facts, previous: Pool | None, *, now: float, ti
             slots=spec.concurrency,
             charge=charge,
             exist=len(workers),
+            leaving=leaving,
             blind=True,
             reason=reason,
             message=f"{known}: holding {held}",
@@ -82,6 +86,7 @@ def ask(wanted: PoolSpec, facts: Facts, previous: Pool | None, *, now: float, ti
         slots=spec.concurrency,
         charge=charge,
         exist=len(workers),
+        leaving=leaving,
         lateness=seen.oldest_age / target,
         reason=Reason.IDLE,
         message="",

@@ -5,12 +5,14 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from jobqueue_operator.planner import rollout, victims, window
-from jobqueue_operator.planner.ask import Ask, ask
+from jobqueue_operator.planner import capacity, rollout, victims, window
+from jobqueue_operator.planner.ask import ask
 from jobqueue_operator.planner.plan import Bound, Condition, Decision, Plan, Pool, Reason, Remark
 
 if TYPE_CHECKING:
+    from jobqueue_operator.planner.ask import Ask
     from jobqueue_operator.planner.facts import Facts
+    from jobqueue_operator.planner.plan import Share
     from jobqueue_operator.planner.wanted import PoolSpec, Wanted
 
 TICK = 5.0
@@ -24,29 +26,36 @@ def plan(wanted: Wanted, facts: Facts, previous: Plan | None, *, now: float, tic
     since the epoch; `tick` the seconds between two calls. Never raises for any facts.
     """
     before = {pool.class_: pool for pool in previous.pools} if previous is not None else {}
-    pools = []
-    for pool in wanted.pools:
-        wish = ask(pool, facts, before.get(pool.key), now=now, tick=tick)
-        pools.append(_pool(pool, wish, _fits(pool, wanted, wish), facts, before.get(pool.key), now))
+    asks = {pool.key: ask(pool, facts, before.get(pool.key), now=now, tick=tick) for pool in wanted.pools}
+    downstreams = capacity.divide(wanted, facts, asks, previous)
+    rooms = capacity.rooms(wanted, downstreams, asks)
+    shares = {share.pool: share for allocation in downstreams for share in allocation.shares}
+    pools = [
+        _pool(pool, asks[pool.key], shares.get(pool.key), rooms.get(pool.key), facts, before.get(pool.key), now)
+        for pool in wanted.pools
+    ]
     known = {pool.key for pool in wanted.pools}
     for class_ in sorted({w.class_ for w in facts.workers} - known):
         workers = [w for w in facts.workers if w.class_ == class_]
         gone = tuple(victims.victim(w, Reason.REMOVED) for w in victims.rank(workers))
         decision = Decision(0, Reason.REMOVED, "the class is no longer in the manifest")
         pools.append(Pool(class_, "", decision, stop=gone))
-    return Plan(tuple(pools))
+    return Plan(tuple(pools), downstreams)
 
 
-def _fits(pool: PoolSpec, wanted: Wanted, wish: Ask) -> int | None:
-    """Return how many workers the downstream's units are enough for, or None where nothing limits them."""
-    limit = next((c.spec.units for c in wanted.capacities if c.name == pool.downstream), None)
-    return max(limit // wish.charge, 1) if limit is not None and wish.charge else None
-
-
-def _pool(wanted: PoolSpec, wish: Ask, fits: int | None, facts: Facts, before: Pool | None, now: float) -> Pool:
+def _pool(
+    wanted: PoolSpec,
+    wish: Ask,
+    share: Share | None,
+    room: int | None,
+    facts: Facts,
+    before: Pool | None,
+    now: float,
+) -> Pool:
     decision = Decision(wish.replicas, wish.reason, wish.message, wish.terms, wish.bounds, wish.remarks)
-    if fits is not None and decision.replicas > fits and not wish.blind:
-        text = f"{fits} fit into {wanted.downstream}; {wish.replicas} wanted: {wish.message}"
+    if share is not None and decision.replicas > share.replicas and not wish.blind:
+        fits = share.replicas
+        text = f"{fits} of {wish.replicas} workers: {share.message}; {wish.message}"
         decision = replace(
             decision,
             replicas=fits,
@@ -57,10 +66,13 @@ def _pool(wanted: PoolSpec, wish: Ask, fits: int | None, facts: Facts, before: P
         )
     if wish.blind:
         # Who is idle or ready would be a guess: nobody is stopped.
-        return Pool(wanted.key, wanted.revision, decision, memory=wish.memory)
+        return Pool(wanted.key, wanted.revision, decision, room, memory=wish.memory)
     manner = window.MANNERS[wanted.spec.replicas.behavior]
     current = before.decision.replicas if before is not None else decision.replicas
-    memory = window.moved(wish.memory, current, decision.replicas, now, manner=manner)
+    memory = wish.memory
+    if Reason.DOWNSTREAM_CAPACITY not in {decision.reason, before.decision.reason if before is not None else None}:
+        # What others' demand took or gave back says nothing of this one's.
+        memory = window.moved(memory, current, decision.replicas, now, manner=manner)
     workers = [w for w in facts.workers if w.class_ == wanted.key]
     moves = victims.moves(workers, decision.replicas, wanted.revision)
     moving = moves.retire or moves.take_back
@@ -69,6 +81,7 @@ def _pool(wanted: PoolSpec, wish: Ask, fits: int | None, facts: Facts, before: P
         wanted.key,
         wanted.revision,
         decision,
+        room,
         retire=moves.retire,
         take_back=moves.take_back,
         stop=moves.stop,

@@ -47,3 +47,10 @@ class ClassMemory:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CapacityMemory:
     """One downstream's memory."""
+
+    given: tuple[tuple[str, int], ...] = ()
+    """Workers that each pool was given last."""
+    proposed: tuple[tuple[str, int], ...] = ()
+    """Workers that the division alone would have given."""
+    charged: tuple[tuple[str, int], ...] = ()
+    """By database: the most units that may be in flight there until it is seen again."""

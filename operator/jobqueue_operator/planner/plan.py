@@ -162,11 +162,19 @@ class Pool:
     """The pool's key."""
     revision: str
     decision: Decision
+    room: int | None = None
+    """Workers beside those that leave for which there are units now; None: for all that are decided. Less than those
+    while workers that leave, of this pool or another, still hold their units."""
     retire: tuple[Victim, ...] = ()
     take_back: tuple[str, ...] = ()
     stop: tuple[Victim, ...] = ()
     rollout: RolloutStep | None = None
     memory: ClassMemory = field(default_factory=ClassMemory)
+
+    @property
+    def replicas(self) -> int:
+        """Workers that should run now, beside those that leave."""
+        return self.decision.replicas if self.room is None else min(self.decision.replicas, self.room)
 
     @property
     def why(self) -> str:

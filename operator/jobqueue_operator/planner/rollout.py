@@ -18,6 +18,7 @@ def step(workers: Sequence[WorkerFacts], revision: str, replicas: int) -> Rollou
     A new worker takes the place of an old one only when that is gone: workers that drain still use the downstream, so
     a surge would ask for more than the class has.
     """
+    workers = [w for w in workers if w.phase is not Phase.RETIRED]  # scale-in takes care of those
     old = [w for w in rank(workers) if w.revision != revision]
     if not old:
         return None

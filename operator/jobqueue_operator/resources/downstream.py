@@ -32,7 +32,16 @@ class Adaptive(Resource):
 class DownstreamSpec(Resource):
     """A limit in units. A unit is whatever its owner counts: connections, requests, licences."""
 
-    units: Annotated[int, Field(ge=1, le=UNITS_MOST, description="Units in use at once, at most.", examples=["40"])]
+    units: Annotated[
+        int | None, Field(ge=1, le=UNITS_MOST, description="Units in use at once, at most.", examples=["40"])
+    ] = None
+    connections: Annotated[
+        bool,
+        Field(description="Instead of units: the connections that the queue's own server grants to ordinary users."),
+    ] = False
+    reserve: Annotated[
+        int, Field(ge=0, le=UNITS_MOST, description="Units that are left to others, such as people and migrations.")
+    ] = 0
     allow: Annotated[
         tuple[Allowance, ...], Field(max_length=200, strict=False, description="Bounds for other namespaces.")
     ] = ()
@@ -43,10 +52,15 @@ class DownstreamSpec(Resource):
         twice = [name for name, count in Counter(a.namespace for a in self.allow).items() if count > 1]
         if twice:
             raise ValueError(f"allow: {', '.join(twice)} appears more than once; keep one entry a namespace")
-        if self.adaptive.min_units > self.units:
+        if (self.units is not None) == self.connections:
+            raise ValueError("units: give either units, or connections: true")
+        if self.units is not None and self.reserve >= self.units:
             raise ValueError(
-                f"adaptive.minUnits {self.adaptive.min_units} is above units {self.units}; lower it, or raise units"
+                f"reserve: {self.reserve} leaves nothing of units {self.units}; lower reserve, or raise units"
             )
+        if self.units is not None and self.adaptive.min_units > self.units - self.reserve:
+            left = f"units {self.units}" + (f" less reserve {self.reserve}" if self.reserve else "")
+            raise ValueError(f"adaptive.minUnits {self.adaptive.min_units} is above {left}; lower it, or raise units")
         return self
 
 

@@ -13,7 +13,7 @@ from psycopg import sql
 
 from jobqueue import connect, migrate, queue, signals
 from jobqueue.errors import ConnectionFailed, JobQueueError, SchemaError
-from jobqueue_operator.registration import class_settings, own_name
+from jobqueue_operator.registration import class_settings, first_limit, own_name
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -54,12 +54,17 @@ class Database:
 
     async def register(self, queues: Sequence[JobQueue], downstreams: Sequence[DownstreamCapacity]) -> None:
         """Write every limit and class, so that claims hold to them whoever is up."""
+        granted = (await self.snapshot()).database.connections if downstreams else None
 
         async def write(connection: psycopg.AsyncConnection[Any]) -> None:
             async with connection.transaction():
                 for downstream in downstreams:
                     await queue.set_downstream(
-                        connection, self._epoch, own_name(downstream), downstream.spec.units, schema=self._schema
+                        connection,
+                        self._epoch,
+                        own_name(downstream),
+                        first_limit(downstream, granted),
+                        schema=self._schema,
                     )
                 for job_queue in queues:
                     for spec in job_queue.spec.classes:

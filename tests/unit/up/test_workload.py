@@ -63,7 +63,7 @@ def test_all_settings_are_written_so_that_a_field_taken_out_has_its_default_agai
     file.write_text(
         text("one", "email", "capacity: {ref: {name: db}, unitsPerJob: 2}, lease: {duration: 90s}") + DOWNSTREAM
     )
-    limits, classes = settings(file)
+    limits, classes = settings(file, None)
     assert limits == {"shops/db": 10}
     assert classes["email"] == {
         "lease_seconds": 90.0,

@@ -52,9 +52,11 @@ def migrate(
         with connection(dsn, dsn_dir, schema):
             _answer(schema, migrations.latest(), [], [], as_json=as_json)
         return
-    limits, settings = _read_manifest(manifest) if manifest is not None else ({}, {})
+    if manifest is not None:
+        _read_manifest(manifest, None)  # what is wrong with it is said before anything is changed
     with connection(dsn, dsn_dir, schema, check=False) as conn:
         applied = migrations.apply(conn, schema=schema, role_prefix=role_prefix)
+        limits, settings = _read_manifest(manifest, _granted(conn, schema)) if manifest is not None else ({}, {})
         registered = _register(conn, schema, limits, {**{name: {} for name in classes or ()}, **settings})
     _answer(schema, migrations.latest(), applied, registered, as_json=as_json)
 
@@ -83,11 +85,20 @@ def _register(
     return sorted(settings)
 
 
-def _read_manifest(path: Path) -> tuple[dict[str, int], dict[str, dict[str, Any]]]:
-    """Ask whoever knows manifests (the operator's package) for the limits and class settings in a file."""
+def _granted(conn: psycopg.Connection[Any], schema: str) -> int | None:
+    from jobqueue import queue, signals  # noqa: PLC0415
+
+    return signals.decode(queue.snapshot(conn, schema=schema)).database.connections
+
+
+def _read_manifest(path: Path, connections: int | None) -> tuple[dict[str, int], dict[str, dict[str, Any]]]:
+    """Ask whoever knows manifests (the operator's package) for the limits and class settings in a file.
+
+    `connections` is what the server grants to ordinary users; a limit may be stated in terms of it.
+    """
     from importlib.metadata import entry_points  # noqa: PLC0415
 
     for point in entry_points(group="jobqueue.manifest"):
-        limits, settings = point.load()(path)
+        limits, settings = point.load()(path, connections)
         return limits, settings
     raise Refused("--manifest: nothing here can read manifests", hint="pip install 'jobqueue-operator[local]'")

@@ -105,7 +105,7 @@ class LocalPlatform:
     def _start_missing(self, pool: Pool) -> None:
         exist = sum(1 for w in self._workers.values() if w.template.class_ == pool.class_ and not w.retired)
         template = self.templates.get(pool.class_)
-        for _ in range(pool.decision.replicas - exist if template is not None else 0):
+        for _ in range(pool.replicas - exist if template is not None else 0):
             assert template is not None  # noqa: S101 - for the type checker
             suffix = "".join(secrets.choice(_ALPHABET) for _ in range(5))
             worker = Worker(f"{pool.class_}-{suffix}", template, uuid4().hex)
