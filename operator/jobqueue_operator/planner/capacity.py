@@ -8,10 +8,10 @@ this arithmetic but the claim, which counts the units in flight under a lock, wh
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from jobqueue_operator.planner import budget, share, split
+from jobqueue_operator.planner import adaptive, budget, share, split
 from jobqueue_operator.planner.memory import CapacityMemory
 from jobqueue_operator.planner.plan import Allocation, Reason, Share
 
@@ -33,29 +33,40 @@ class _Sharer:
     claimant: share.Claimant
 
 
-def divide(wanted: Wanted, facts: Facts, asks: Mapping[str, Ask], previous: Plan | None) -> tuple[Allocation, ...]:
+def divide(
+    wanted: Wanted, facts: Facts, asks: Mapping[str, Ask], previous: Plan | None, *, now: float, tick: float
+) -> tuple[Allocation, ...]:
     """Return the allocation of every downstream, in the order they are asked for."""
     before = {a.downstream: a for a in previous.downstreams} if previous is not None else {}
-    return tuple(_allocate(capacity, wanted, facts, asks, before.get(capacity.name)) for capacity in wanted.capacities)
+    return tuple(
+        _allocate(capacity, wanted, facts, asks, before.get(capacity.name), now=now, tick=tick)
+        for capacity in wanted.capacities
+    )
 
 
 def _allocate(
-    capacity: CapacitySpec, wanted: Wanted, facts: Facts, asks: Mapping[str, Ask], before: Allocation | None
+    capacity: CapacitySpec,
+    wanted: Wanted,
+    facts: Facts,
+    asks: Mapping[str, Ask],
+    before: Allocation | None,
+    *,
+    now: float,
+    tick: float,
 ) -> Allocation:
     ceiling = budget.ceiling(capacity, facts.connections)
     if ceiling is None:
         ceiling = before.ceiling if before is not None else 0
-    limit = ceiling
-    sharers = [
-        _sharer(capacity, pool, asks[pool.key], limit)
-        for pool in sorted(wanted.pools, key=lambda p: p.key)
-        if pool.downstream == capacity.name and pool.spec.capacity is not None
-    ]
+    pools = [p for p in sorted(wanted.pools, key=lambda p: p.key) if p.downstream == capacity.name]
+    seen = facts.downstreams.get(capacity.name, ())
+    in_use = sum(d.in_use for d in seen) if seen else None
     memory = before.memory if before is not None else CapacityMemory()
+    now_working = adaptive.working(capacity, ceiling, _sight(pools, facts, asks, in_use), memory, now=now, tick=tick)
+    limit, memory = now_working.limit, now_working.memory
+    sharers = [_sharer(capacity, p, asks[p.key], limit) for p in pools if p.spec.capacity is not None]
     proposed = share.divide(limit, [s.claimant for s in sharers])
     given = _agreed(limit, sharers, proposed, memory)
     shares = tuple(_share(capacity, s, given, sharers, limit) for s in sharers)
-    seen = facts.downstreams.get(capacity.name, ())
     databases = sorted({s.pool.database for s in sharers} | {d.database for d in seen})
     needs = {
         name: sum(x.allocated for s, x in zip(sharers, shares, strict=True) if s.pool.database == name)
@@ -64,7 +75,6 @@ def _allocate(
     held = {d.database: split.Held(d.limit, d.in_use) for d in seen}
     last = split.Split(dict(before.limits), dict(memory.charged)) if before is not None else None
     told = split.step(limit, needs, {name: held.get(name) for name in databases}, last)
-    in_use = sum(d.in_use for d in seen) if seen else None
     moving = len(databases) > 1 and sum(told.limits.values()) < limit
     used = f"{in_use} in use" if in_use is not None else "nothing known of what is in use"
     return Allocation(
@@ -72,16 +82,41 @@ def _allocate(
         ceiling=ceiling,
         limit=limit,
         in_use=in_use,
-        reason=Reason.MOVING if moving else Reason.SPEC_LIMIT,
-        message=f"{limit} units, {used}",
+        reason=Reason.MOVING if moving else now_working.reason,
+        message=f"{now_working.message}, {used}",
         shares=shares,
         limits=told.limits,
-        memory=CapacityMemory(
+        remarks=now_working.remarks,
+        memory=replace(
+            memory,
             given=tuple(sorted(given.items())),
             proposed=tuple(sorted(proposed.items())),
             charged=tuple(sorted(told.charged.items())),
         ),
     )
+
+
+def _sight(
+    pools: Sequence[PoolSpec], facts: Facts, asks: Mapping[str, Ask], in_use: int | None
+) -> adaptive.Sight | None:
+    """Bring the classes of one downstream together: what is in flight for it, how long that takes, how much fails."""
+    if in_use is None:
+        return None
+    weight = total = finished = failed = 0.0
+    waiting = False
+    for pool in pools:
+        ask, seen = asks[pool.key], facts.classes.get(pool.key)
+        if ask.terms is None or seen is None:
+            continue
+        share = float(seen.in_flight)
+        weight += share
+        total += share * ask.terms.service
+        finished += sum(span.count for span in seen.attempts.finished)
+        failed += seen.attempts.failed
+        waiting = waiting or seen.ready - seen.blocked > 0
+    if weight <= 0:
+        return None
+    return adaptive.Sight(in_flight=in_use, service=total / weight, finished=finished, failed=failed, waiting=waiting)
 
 
 def rooms(wanted: Wanted, downstreams: Iterable[Allocation], asks: Mapping[str, Ask]) -> dict[str, int]:

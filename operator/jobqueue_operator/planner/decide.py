@@ -27,7 +27,7 @@ def plan(wanted: Wanted, facts: Facts, previous: Plan | None, *, now: float, tic
     """
     before = {pool.class_: pool for pool in previous.pools} if previous is not None else {}
     asks = {pool.key: ask(pool, facts, before.get(pool.key), now=now, tick=tick) for pool in wanted.pools}
-    downstreams = capacity.divide(wanted, facts, asks, previous)
+    downstreams = capacity.divide(wanted, facts, asks, previous, now=now, tick=tick)
     rooms = capacity.rooms(wanted, downstreams, asks)
     shares = {share.pool: share for allocation in downstreams for share in allocation.shares}
     pools = [

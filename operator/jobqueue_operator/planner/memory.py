@@ -44,6 +44,14 @@ class ClassMemory:
     oldest_age: float = 0.0
 
 
+@dataclass(frozen=True, slots=True)
+class Best:
+    """What a downstream got done at best, in units a second, and with how many units in flight."""
+
+    done: float
+    in_flight: float
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CapacityMemory:
     """One downstream's memory."""
@@ -54,3 +62,15 @@ class CapacityMemory:
     """Workers that the division alone would have given."""
     charged: tuple[tuple[str, int], ...] = ()
     """By database: the most units that may be in flight there until it is seen again."""
+    working: int | None = None
+    """The adaptive limit; None while it is not adaptive."""
+    best: Best | None = None
+    grown_at: float | None = None
+    """Since when a sign of saturation is seen."""
+    sign: str = ""
+    """What was seen when the limit was last lowered."""
+    lowered_at: float | None = None
+    """When the limit was lowered, while what that did is not known yet."""
+    lowered_from: int = 0
+    done_before: float = 0.0
+    """What it got done then, by Little's law: units in flight over an attempt's length; 0 when that is no matter."""

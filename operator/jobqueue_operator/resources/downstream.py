@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, model_validator
 
+from jobqueue_operator.resources.durations import Span
 from jobqueue_operator.resources.job_class import UNITS_MOST
 from jobqueue_operator.resources.model import API_VERSION, Metadata, Resource
 from jobqueue_operator.resources.names import Label
@@ -25,8 +26,15 @@ class Allowance(Resource):
 class Adaptive(Resource):
     """Lower the working limit while the downstream shows that it is saturated."""
 
-    enabled: Annotated[bool, Field(description="Off unless said.")] = False
+    enabled: Annotated[bool, Field(description="Off unless said. A lack of speed-up is always a sign.")] = False
     min_units: Annotated[int, Field(ge=1, le=UNITS_MOST, description="Never below this.")] = 1
+    error_rate: Annotated[
+        float | None,
+        Field(gt=0, le=1, allow_inf_nan=False, description="Share of attempts that fail, above which it backs off."),
+    ] = None
+    latency: Annotated[
+        Span | None, Field(description="Mean length of an attempt above which it backs off.", examples=["2s"])
+    ] = None
 
 
 class DownstreamSpec(Resource):
