@@ -71,10 +71,17 @@ def render(rows: Sequence[Row], capacities: Sequence[CapacityRow] = ()) -> Group
             *(_count(n) for n in (row.ready, row.scheduled, row.in_flight, row.done, row.dead)),
             _workers(row),
         )
-        whys.add_row(escape(row.class_), Text("; ".join([row.why, *row.remarks])))
+        whys.add_row(
+            escape(row.class_), Text("; ".join([row.why, *(_brief(remark, row.why) for remark in row.remarks)]))
+        )
     for capacity in capacities:
         whys.add_row(escape(capacity.downstream), _units(capacity))
     return Group(numbers, Text(), whys)
+
+
+def _brief(remark: str, why: str) -> str:
+    """Leave a condition's numbers out where they were said already."""
+    return remark.partition(":")[0] if why in remark else remark
 
 
 def _workers(row: Row) -> str:

@@ -118,6 +118,11 @@ def test_a_decision_s_terms_and_remarks_are_in_the_line_of_a_tick() -> None:
     assert email["remarks"] == ["AtCapacity: db is full"]
 
 
+def test_what_was_said_already_is_not_said_again_beside_its_condition() -> None:
+    row = replace(ROW, why="2 fit", remarks=("AtCapacity: class email: 2 fit", "HeadBlocked: 1 unsupported"))
+    assert "2 fit; AtCapacity; HeadBlocked: 1 unsupported" in drawn(row)
+
+
 SHARES = (
     Share(pool="email", minimum=0, asked=12, allocated=4, replicas=2, held_back_by=("reports",)),
     Share(pool="reports", minimum=6, asked=6, allocated=6, replicas=3),
