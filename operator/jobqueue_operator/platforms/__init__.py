@@ -50,9 +50,9 @@ class Platform(Protocol):
         were written there; empty when the queue cannot be read, and then what was known of them holds.
 
         * Workers named by `stop` or by the rollout's `replace` are drained. Nothing else ends a worker.
-        * As many are started as `decision.replicas` exceeds the workers of the class that exist and are not retired. A
-          retired one never counts, from its fence to its end, drain included: the plan asks for `replicas` beside it,
-          and has charged it where a limit is shared. One that is stopped without having been retired (replaced by a
+        * As many are started as the pool's `replicas` exceeds the workers of the class that exist and are not retired.
+          A retired one never counts, from its fence to its end, drain included: the plan asks for `replicas` beside it,
+          and has charged it where units are shared. One that is stopped without having been retired (replaced by a
           rollout, or never ready) counts until it is gone: one out, one in.
         * A worker that dies keeps its place and is started again, with pauses when it dies early; a retired one is not.
         """
