@@ -12,16 +12,16 @@ they may hold secrets.
 from __future__ import annotations
 
 import json
-import math
-from dataclasses import MISSING, Field, dataclass, field, fields, is_dataclass
+from dataclasses import dataclass, field, fields
 from datetime import UTC, datetime
 from functools import cache
 from hashlib import sha256
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
 import pydantic
 
 from jobqueue_operator.planner.facts import Facts  # noqa: TC001 - read by the annotations of a line
+from jobqueue_operator.planner.plain import NO_NUMBERS, plain
 from jobqueue_operator.planner.plan import Plan  # noqa: TC001 - as above
 from jobqueue_operator.planner.wanted import CapacitySpec, PoolSpec, Wanted
 from jobqueue_operator.resources import ClassSpec, DownstreamSpec
@@ -35,10 +35,11 @@ M = TypeVar("M", bound=pydantic.BaseModel)
 VERSION = 1
 LINE_MOST = 8 * 1024 * 1024
 """Characters in a line: some 20,000 workers."""
+MOMENT_MOST = 250_000_000_000.0
+"""Seconds since the epoch that still have a date."""
 SPECS_EVERY = 1_000
 """Lines after which the specs are written again, so that one damaged line does not cost the rest of a file."""
 REMARKS_MOST = 20
-_NO_NUMBERS = {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}
 
 
 class RecordError(ValueError):
@@ -85,21 +86,33 @@ def line(tick: Tick, before: Tick | None = None, *, number: int = 0) -> str:
 
     Raises RecordError when it would have more than `LINE_MOST` characters.
     """
-    specs = _wanted(tick.wanted)
+    return _text(tick, before, number, _Specs(tick.wanted))
+
+
+class _Specs:
+    """What was asked for, as it is written: made once, for as long as the same is asked for."""
+
+    def __init__(self, wanted: Wanted) -> None:
+        self.wanted = wanted
+        self.written = _wanted(wanted)
+        self.digest = digest(self.written)
+
+
+def _text(tick: Tick, before: Tick | None, number: int, specs: _Specs) -> str:
     found: dict[str, Any] = {
         "version": VERSION,
-        "at": _moment(tick.now),
-        "now": _plain(tick.now),
-        "tick": _plain(tick.tick),
+        "at": datetime.fromtimestamp(tick.now, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z"),
+        "now": plain(tick.now),
+        "tick": plain(tick.tick),
         "line": number,
-        "wanted": digest(specs),
+        "wanted": specs.digest,
     }
     if before is None or before.wanted != tick.wanted:
-        found["specs"] = specs
-    found["facts"] = _plain(tick.facts)
-    found["plan"] = _plain(tick.plan)
+        found["specs"] = specs.written
+    found["facts"] = plain(tick.facts)
+    found["plan"] = plain(tick.plan)
     if before is None or before.plan != tick.previous:
-        found["previous"] = _plain(tick.previous)
+        found["previous"] = plain(tick.previous)
     text = json.dumps(found, allow_nan=False, ensure_ascii=False, separators=(",", ":"))
     if len(text) > LINE_MOST:
         raise RecordError(f"a tick of {len(text)} characters is not recorded; a line has {LINE_MOST} at most")
@@ -112,6 +125,7 @@ class Recorder:
     def __init__(self) -> None:
         self._number = 0
         self._before: Tick | None = None
+        self._specs: _Specs | None = None
 
     def fresh(self) -> None:
         """Make the next line one that a file can begin with."""
@@ -121,7 +135,9 @@ class Recorder:
         """Return the next line, without its end. Raises RecordError."""
         before = None if self._number % SPECS_EVERY == 0 else self._before
         self._before = None  # what is not written is nothing to lean on
-        text = line(tick, before, number=self._number)
+        if self._specs is None or self._specs.wanted != tick.wanted:
+            self._specs = _Specs(tick.wanted)
+        text = _text(tick, before, self._number, self._specs)
         self._number += 1
         self._before = tick
         return text
@@ -174,7 +190,7 @@ class _Line:
     """What a line says."""
 
     version: int
-    now: float
+    now: Annotated[float, pydantic.Field(ge=0, le=MOMENT_MOST)]
     tick: float
     line: int
     wanted: str
@@ -198,7 +214,7 @@ def _line(text: str, where: str) -> _Line:
     if len(text) > LINE_MOST:
         raise ValueError(f"it has more than {LINE_MOST} characters")
     # Only these texts stand for numbers; where there is none of them, a number is a number.
-    strict = not any(f'"{word}"' in text for word in _NO_NUMBERS.values())
+    strict = not any(f'"{word}"' in text for word in NO_NUMBERS.values())
     try:
         found: _Line = _reader(_Line).validate_json(text, strict=strict)
     except pydantic.ValidationError:
@@ -241,35 +257,6 @@ def _reason(error: Exception) -> str:
     return str(error) or type(error).__name__
 
 
-def _moment(now: float) -> str | None:
-    try:
-        return datetime.fromtimestamp(now, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-    except (ValueError, OverflowError, OSError):
-        return None
-
-
-def _plain(value: Any) -> Any:
-    """Return a value of dataclasses, enums, mappings and tuples as JSON has it."""
-    if isinstance(value, float) and not math.isfinite(value):
-        return _NO_NUMBERS[str(value)]
-    if value is None or isinstance(value, bool | int | float):
-        return value
-    if isinstance(value, str):
-        return str(value).encode(errors="replace").decode()  # a lone surrogate is no text in UTF-8
-    if isinstance(value, tuple | list):
-        return [_plain(item) for item in value]
-    if is_dataclass(value):
-        members = ((f, getattr(value, f.name)) for f in fields(value))
-        return {f.name: _plain(member) for f, member in members if not _default(f, member)}
-    return {str(key): _plain(item) for key, item in value.items()}
-
-
-def _default(of: Field[Any], value: Any) -> bool:
-    if of.default_factory is not MISSING:
-        return bool(value == of.default_factory())
-    return of.default is not MISSING and bool(value == of.default)
-
-
 def _wanted(wanted: Wanted) -> dict[str, Any]:
     return {
         "pools": [_spec(pool, exclude={"pod_template"}) for pool in wanted.pools],
@@ -279,7 +266,7 @@ def _wanted(wanted: Wanted) -> dict[str, Any]:
 
 def _spec(item: PoolSpec | CapacitySpec, exclude: set[str]) -> dict[str, Any]:
     own = {f.name: getattr(item, f.name) for f in fields(item) if f.name != "spec"}
-    return {**_plain(own), "spec": item.spec.model_dump(mode="json", by_alias=True, exclude=exclude)}
+    return {**plain(own), "spec": item.spec.model_dump(mode="json", by_alias=True, exclude=exclude)}
 
 
 def _read_wanted(specs: Mapping[str, Any]) -> Wanted:

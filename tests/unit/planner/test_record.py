@@ -9,25 +9,17 @@ from hypothesis import strategies as st
 from jobqueue_operator.planner import record
 from jobqueue_operator.planner.decide import plan
 from jobqueue_operator.planner.facts import (
-    Arrivals,
-    Attempts,
     ClassFacts,
-    DownstreamFacts,
     Facts,
-    Phase,
-    Span,
-    WorkerFacts,
 )
-from jobqueue_operator.planner.plan import Allocation, Bound, Decision, Plan, Pool, Reason, Remark, Share, Terms
+from jobqueue_operator.planner.plan import Plan
 from jobqueue_operator.planner.record import Recorder, Remarks, Tick
 from jobqueue_operator.planner.wanted import CapacitySpec, PoolSpec, Wanted
-from jobqueue_operator.resources import ClassSpec, DownstreamSpec
+from jobqueue_operator.resources import DownstreamSpec
+from unit.planner.arbitrary import numbers, observed, plans, wanteds
+from unit.planner.world import Class, run, spec
 
 NOW = 1_764_600_000.123456
-
-
-def spec(**fields: Any) -> ClassSpec:
-    return ClassSpec.model_validate({"name": "email", "timeout": "30s", **fields})
 
 
 def asked(**fields: Any) -> Wanted:
@@ -68,6 +60,23 @@ def test_ticks_come_back_as_they_were_and_the_planner_repeats_itself() -> None:
     made = ticks(30)
     found = list(record.read(written(*made)))
     assert found == made
+    for tick in found:
+        assert plan(tick.wanted, tick.facts, tick.previous, now=tick.now, tick=tick.tick) == tick.plan
+
+
+def test_a_closed_loop_is_repeated_exactly() -> None:
+    capacity = {"ref": {"name": "db"}, "unitsPerJob": 1}
+    made = run(
+        [
+            Class(spec(replicas={"min": 0, "idleAfter": "30s"}, capacity=capacity), [0, 3, *[40] * 20, 0]),
+            Class(spec("invoice", capacity={**capacity, "weight": 3}), [2, *[30] * 30, 5]),
+        ],
+        120,
+        units=60,
+    )
+    found = list(record.read(written(*made)))
+    assert found == made
+    assert len({tick.plan.pools[0].decision.replicas for tick in found}) > 2
     for tick in found:
         assert plan(tick.wanted, tick.facts, tick.previous, now=tick.now, tick=tick.tick) == tick.plan
 
@@ -216,93 +225,12 @@ def test_a_tick_that_is_too_large_is_refused(monkeypatch: pytest.MonkeyPatch) ->
     assert list(record.read([recorder.line(second)])) == [second]
 
 
-numbers = st.floats(allow_nan=False) | st.floats(0, 1e6, allow_nan=False)
-counts = st.integers(-5, 10**12)
-text = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
-spans = st.builds(Span, numbers, numbers, numbers)
-attempts = st.builds(
-    Attempts, window=numbers, finished=st.tuples(spans), running=st.lists(spans, max_size=3).map(tuple), failed=numbers
-)
-classes = st.builds(
-    ClassFacts,
-    ready=counts,
-    ages=st.lists(numbers, max_size=8).map(tuple),
-    oldest_age=numbers,
-    due_soon=st.lists(st.tuples(numbers, counts), max_size=3).map(tuple),
-    paused=st.booleans(),
-    arrivals=st.builds(Arrivals, tick=numbers, last=numbers, before=numbers, in_20s=numbers, in_60s=numbers),
-    attempts=attempts,
-    estimated=st.booleans(),
-)
-workers = st.builds(
-    WorkerFacts,
-    name=text,
-    class_=text,
-    phase=st.sampled_from(Phase),
-    revision=text,
-    age=numbers,
-    busy=counts,
-    slots=st.none() | counts,
-    admitted=st.booleans(),
-    started_in=st.none() | numbers,
-    last_error=text,
-)
-observed = st.builds(
-    Facts,
-    visible=st.booleans(),
-    classes=st.dictionaries(text, classes, max_size=3),
-    downstreams=st.dictionaries(
-        text, st.lists(st.builds(DownstreamFacts, limit=counts, database=text), max_size=2).map(tuple), max_size=2
-    ),
-    workers=st.lists(workers, max_size=3).map(tuple),
-    connections=st.dictionaries(text, counts, max_size=2),
-)
-remarks_ = st.from_type(Remark)
-terms = st.builds(Terms, target=numbers, slots=counts, service=numbers, up=counts, catch_up=numbers)
-decisions = st.builds(
-    Decision,
-    counts,
-    st.sampled_from(Reason),
-    text,
-    st.none() | terms,
-    st.lists(st.from_type(Bound), max_size=2).map(tuple),
-    st.lists(remarks_, max_size=2).map(tuple),
-)
-plans = st.builds(
-    Plan,
-    st.lists(st.builds(Pool, text, text, decisions, take_back=st.lists(text, max_size=2).map(tuple)), max_size=2).map(
-        tuple
-    ),
-    st.lists(
-        st.builds(
-            Allocation,
-            downstream=text,
-            in_use=st.none() | counts,
-            shares=st.lists(st.builds(Share, pool=text, held_back_by=st.tuples(text)), max_size=2).map(tuple),
-            limits=st.dictionaries(text, counts, max_size=2),
-            remarks=st.tuples(remarks_),
-        ),
-        max_size=2,
-    ).map(tuple),
-)
-specs = st.builds(
-    spec,
-    concurrency=st.integers(1, 1000),
-    target=st.integers(100, 10**8).map(lambda ms: {"oldestMessageAge": f"{ms}ms"}),
-    replicas=st.integers(0, 9).map(lambda least: {"min": least}),
-    paused=st.booleans(),
-)
-wanteds = st.builds(
-    Wanted, pools=st.lists(st.builds(PoolSpec, key=text, spec=specs, revision=text), max_size=3).map(tuple)
-)
-
-
 @settings(max_examples=200)
 @given(
     st.lists(
         st.builds(
             Tick,
-            now=numbers,
+            now=st.floats(0, record.MOMENT_MOST),
             tick=numbers,
             wanted=wanteds,
             facts=observed,
@@ -318,6 +246,14 @@ def test_any_tick_comes_back_as_it_was(made: list[Tick]) -> None:
     for entry in lines:
         json.loads(entry, parse_constant=lambda word: pytest.fail(f"{word} is not JSON"))
     assert list(record.read(lines)) == made
+
+
+def test_a_line_of_no_date_is_left_out() -> None:
+    remarks = Remarks()
+    entry = json.loads(written(*ticks(1))[0])
+    lines = [json.dumps({**entry, "now": now}) for now in (NOW, -1, "NaN", 1e300)]
+    assert [tick.now for tick in record.read(lines, remarks)] == [NOW]
+    assert remarks.skipped == 3
 
 
 @given(st.lists(st.tuples(observed, st.floats(0.1, 30)), max_size=6), wanteds)
