@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING
 
 import check
 import product
-from check import Evidence, Value
-
 import scaling
+from check import Evidence, Value
 from scaling import Scaling
 
 if TYPE_CHECKING:

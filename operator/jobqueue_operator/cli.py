@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 def register(app: typer.Typer) -> None:
     """Add the commands to an app."""
     app.command("up")(up)
+    app.command("explain")(explain)
 
 
 def up(
@@ -103,6 +104,67 @@ def up(
     finally:
         reporter.close()
     raise typer.Exit(status)
+
+
+def explain(
+    class_: Annotated[str | None, typer.Argument(metavar="CLASS", help="Only this class.", show_default=False)] = None,
+    manifest: Annotated[
+        Path | None,
+        typer.Option("--file", "-f", metavar="FILE", help="Live: the manifest; jobqueue.yaml unless said."),
+    ] = None,
+    dsn: Dsn = None,
+    dsn_dir: DsnDir = None,
+    schema: Schema = "jobqueue",
+    tick: Annotated[
+        float, typer.Option(min=0.1, max=60, metavar="SECONDS", help="Live: time between two looks, as up's.")
+    ] = 1.0,
+    from_: Annotated[
+        Path | None,
+        typer.Option("--from", metavar="FILE", help="A record; .jobqueue/decisions.jsonl when no database is named."),
+    ] = None,
+    at: Annotated[
+        str | None,
+        typer.Option(metavar="TIME", help="The last recorded decision at or before it: 2030-01-31T08:00Z, -1h."),
+    ] = None,
+    replay: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="A record to carry another spec through; needs --spec.")
+    ] = None,
+    spec: Annotated[Path | None, typer.Option(metavar="FILE", help="The manifest to try on it.")] = None,
+    as_json: AsJson = False,  # noqa: FBT002 - an option
+) -> None:
+    """Say why a class has as many workers as it has, and what would change that.
+
+    From a live queue and its manifest, or from what `jobqueue up` recorded.
+    With --replay and --spec: what another manifest would have done with
+    recorded facts, on a modelled queue.
+
+    Examples: jobqueue explain email --dsn postgresql://db/shop
+              jobqueue explain --from .jobqueue/decisions.jsonl --at -1h
+              jobqueue explain --replay .jobqueue/decisions.jsonl --spec new.yaml
+    """
+    from jobqueue.cli.moments import moment  # noqa: PLC0415 - as above
+    from jobqueue_operator.explain import command  # noqa: PLC0415
+
+    if (replay is None) != (spec is None):
+        raise Refused("--replay and --spec go together")
+    if from_ is not None and (dsn or dsn_dir):
+        raise Refused("--from and --dsn or --dsn-dir: give one of them")
+    if replay is not None and spec is not None:
+        given = {"CLASS": class_, "--from": from_, "--at": at, "--file": manifest, "--dsn": dsn, "--dsn-dir": dsn_dir}
+        if unused := [name for name, value in given.items() if value is not None]:
+            raise Refused(f"--replay does not use {', '.join(unused)}")
+        command.replay(replay, spec, as_json=as_json)
+        return
+    place = command.Place(
+        manifest=manifest,
+        dsn=dsn,
+        dsn_dir=dsn_dir,
+        schema=schema,
+        file=from_,
+        at=moment(at, option="--at") if at is not None else None,
+        tick=tick,
+    )
+    command.explain(place, class_, as_json=as_json)
 
 
 def _reporter(*, as_json: bool) -> Reporter:

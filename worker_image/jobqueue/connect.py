@@ -19,7 +19,7 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from jobqueue.errors import ConfigurationError, ConnectionFailed
 
-__all__ = ["ConnInfo", "open_async", "open_sync", "resolve"]
+__all__ = ["ConnInfo", "is_named", "open_async", "open_sync", "resolve"]
 
 FILES = ("host", "port", "dbname", "user", "password", "sslmode", "sslrootcert")
 CONNECT_TIMEOUT = 10  # seconds an address; a DSN may say otherwise
@@ -81,12 +81,17 @@ class ConnInfo:
         return "ConnInfo(…)"
 
 
+def is_named() -> bool:
+    """Return whether the environment says where the database is."""
+    return any(os.environ.get(name) for name in ("JOBQUEUE_DSN", "JOBQUEUE_DSN_DIR", *_LIBPQ))
+
+
 def resolve(dsn: str | None = None, *, directory: Path | None = None) -> ConnInfo:
     """Find the database. Raises ConfigurationError when nothing says where it is, or what does cannot be read."""
     if not dsn and directory is None:
         dsn, named = os.environ.get("JOBQUEUE_DSN"), os.environ.get("JOBQUEUE_DSN_DIR")
         directory = Path(named) if named else None
-    if not dsn and directory is None and not any(os.environ.get(name) for name in _LIBPQ):
+    if not dsn and directory is None and not is_named():
         raise ConfigurationError(f"nothing says where the database is; {_WAYS}")
     info = ConnInfo(dsn or None, None if dsn else directory)
     info.conninfo()
