@@ -6,13 +6,13 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from bench import claim, drain, enqueue, held, report, wakeup
+from bench import claim, drain, enqueue, held, limit, report, wakeup
 from bench.server import started
 
 if TYPE_CHECKING:
     from bench.server import Server
 
-WHAT = ("drain", "enqueue", "claim", "wakeup", "held")
+WHAT = ("drain", "enqueue", "claim", "wakeup", "held", "limit")
 
 
 def _arguments() -> argparse.Namespace:
@@ -62,5 +62,8 @@ def _measure(what: str, server: Server, arguments: argparse.Namespace, around: d
         report.write(what, claim.tables(server, rows, 100 if quick else 500, (100, 1_000, 10_000)), [], around)
     elif what == "wakeup":
         report.write(what, [wakeup.table(server, 20 if quick else 150)], [], around)
+    elif what == "limit":
+        contests = limit.contests(server, min(jobs, 100_000), rounds)
+        report.write(what, [report.contest_table(c, [limit.FREE]) for c in contests], contests, around)
     else:
         report.write(what, [held.table(server, arguments.seconds or (10 if quick else 60))], [], around)

@@ -79,7 +79,8 @@ class Verdict:
     def write(self) -> Path:
         """Keep the figures as JSON, with the circumstances."""
         RESULTS.mkdir(parents=True, exist_ok=True)
-        path = RESULTS / f"reliability-{self.campaign}.json"
+        name = self.campaign if self.campaign.startswith("scaling-") else f"reliability-{self.campaign}"
+        path = RESULTS / f"{name}.json"
         facts: dict[str, Any] = {
             "at": datetime.now(UTC).isoformat(timespec="seconds"),
             "python": platform.python_version(),

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 import inputs
 import product
-import scaling
 import summary
 from check import Name
 from jobs import TABLES
 
+import scaling
 from jobqueue import queue
 
 if TYPE_CHECKING:

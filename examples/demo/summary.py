@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 
 import check
 import product
-import scaling
 from check import Evidence, Value
+
+import scaling
 from scaling import Scaling
 
 if TYPE_CHECKING:

@@ -10,12 +10,21 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from jobqueue_operator.planner.facts import ClassFacts, DownstreamFacts, Facts, Phase, WorkerFacts
+from jobqueue_operator.planner.facts import (
+    Arrivals,
+    Attempts,
+    ClassFacts,
+    DownstreamFacts,
+    Facts,
+    Phase,
+    Span,
+    WorkerFacts,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from jobqueue.signals import ClassSnapshot, Snapshot, WorkerSnapshot
+    from jobqueue.signals import ArrivalSnapshot, AttemptSnapshot, ClassSnapshot, Snapshot, WorkerSnapshot
 
 FIRST_BEAT = timedelta(milliseconds=1)
 """A worker is seen when it registers; only what is later than that, by more than rounding, is a heartbeat."""
@@ -71,6 +80,23 @@ def _class(seen: ClassSnapshot) -> ClassFacts:
         dead=seen.dead,
         oldest_age=seen.oldest_age_seconds,
         paused=seen.paused,
+        due_soon=seen.due_soon,
+        arrivals=_arrivals(seen.arrivals),
+        attempts=_attempts(seen.attempts),
+    )
+
+
+def _arrivals(seen: ArrivalSnapshot) -> Arrivals:
+    tick, two, in_20s, in_60s = (created + again for created, again in zip(seen.created, seen.again, strict=True))
+    return Arrivals(tick=seen.tick_seconds, last=tick, before=max(two - tick, 0.0), in_20s=in_20s, in_60s=in_60s)
+
+
+def _attempts(seen: AttemptSnapshot) -> Attempts:
+    return Attempts(
+        window=seen.window_seconds,
+        finished=tuple(Span(s.longest_seconds, s.count, s.total_seconds) for s in seen.finished),
+        running=tuple(Span(s.longest_seconds, s.count, s.total_seconds) for s in seen.running),
+        failed=seen.failed,
     )
 
 

@@ -20,8 +20,8 @@ import psutil
 import pytest
 from check import Attempt, Evidence, Name, Value, judge, recompute, tally
 from inputs import NoInput, gather
-from scaling import Scaling, share_late
 
+from scaling import Scaling, share_late
 from services.waiting import eventually
 
 if TYPE_CHECKING:

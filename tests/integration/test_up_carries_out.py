@@ -69,7 +69,7 @@ class Shop:
         self.platform = LocalPlatform(folder / "state", {"email": made})
         self.queue = OperatorDatabase(connect.resolve(database.direct), "jobqueue")
         self.said = Said()
-        self.gatherer = Gatherer(self.queue, self.platform, self.said)
+        self.gatherer = Gatherer(self.queue, self.platform, self.said, tick=1.0)
         self.executor = Executor(self.queue, self.platform, self.said)
 
     async def carry_out(self, replicas: int, *, limits: dict[str, int] | None = None, **moves: Any) -> None:

@@ -742,9 +742,12 @@ def redact(ids: Sequence[int], *, schema: str = DEFAULT_SCHEMA) -> Call[int]:
 
 
 @Verb
-def snapshot(*, schema: str = DEFAULT_SCHEMA) -> Call[dict[str, Any]]:
-    """All facts of all classes, as the JSON object that `jobqueue.signals` decodes."""
-    return Call("SELECT {schema}.snapshot()", (), _one, schema)
+def snapshot(*, tick: float = 5.0, schema: str = DEFAULT_SCHEMA) -> Call[dict[str, Any]]:
+    """All facts of all classes, as the JSON object that `jobqueue.signals` decodes.
+
+    `tick`: seconds (0.1 to 10) between two of the caller's looks, over which it is told what arrived.
+    """
+    return Call("SELECT {schema}.snapshot(%s::float8)", (tick,), _one, schema)
 
 
 @Verb

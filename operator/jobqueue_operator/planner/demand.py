@@ -37,13 +37,9 @@ class Backlog:
     """Oldest first, at the quantiles 0, 1/8 … 7/8 of the workable ones; empty when there are none."""
 
 
-def backlog(seen: ClassFacts, *, workers_ready: bool) -> Backlog:
-    """Return the jobs that more workers can help.
-
-    A kind that no registered worker understands is not blocked while no worker is up: nobody had the chance.
-    """
-    blocked = seen.blocked if workers_ready else seen.blocked - seen.unsupported
-    workable = float(max(seen.ready - max(blocked, 0), 0))
+def backlog(seen: ClassFacts) -> Backlog:
+    """Return the jobs that more workers can help."""
+    workable = float(max(seen.ready - seen.blocked, 0))
     if not workable:
         return Backlog(0.0, ())
     ages = seen.ages or (seen.oldest_age,)
@@ -81,7 +77,7 @@ def terms(
     ready = [w for w in workers if w.phase is Phase.READY]
     pending = [w for w in workers if estimate.coming(w)]
     c = stated_slots
-    waiting = backlog(seen, workers_ready=bool(ready))
+    waiting = backlog(seen)
     s = estimate.service(seen.attempts, memory, deadline=dl)
     giants = min(estimate.giants(seen.attempts, deadline=dl), float(seen.in_flight))
     rate = estimate.rate(seen.arrivals)

@@ -68,7 +68,7 @@ class ClassFacts:
     blocked: int = 0
     """Ready jobs that more workers cannot help: no one understands them, or a key or tenant is at its limit."""
     unsupported: int = 0
-    """Those of the blocked that no registered worker understands."""
+    """Those of the blocked that no registered worker understands; while there is none, that the last one did not."""
     blocked_key: int = 0
     blocked_tenant: int = 0
     ages: tuple[float, ...] = ()

@@ -26,6 +26,8 @@ OPERATOR = 0
 """The worker id under which the queue keeps the operator's waiter flags."""
 DEADLINE = 10.0
 """Seconds that any call may take, connecting included."""
+SHORTEST_TICK, LONGEST_TICK = 0.1, 10.0
+"""Seconds: what the snapshot can be asked to count arrivals over."""
 COUNTING_SHARE = 20.0
 """Counting done jobs takes at most one part in this many of the time: a long count is repeated seldom."""
 
@@ -54,7 +56,7 @@ class Database:
 
     async def register(self, queues: Sequence[JobQueue], downstreams: Sequence[DownstreamCapacity]) -> None:
         """Write every limit and class, so that claims hold to them whoever is up."""
-        granted = (await self.snapshot()).database.connections if downstreams else None
+        granted = (await self.snapshot(tick=LONGEST_TICK)).database.connections if downstreams else None
 
         async def write(connection: psycopg.AsyncConnection[Any]) -> None:
             async with connection.transaction():
@@ -74,9 +76,10 @@ class Database:
 
         await self._call(write)
 
-    async def snapshot(self) -> signals.Snapshot:
+    async def snapshot(self, *, tick: float) -> signals.Snapshot:
         """Return all facts of all classes."""
-        return signals.decode(await self._call(lambda c: queue.snapshot(c, schema=self._schema)))
+        tick = min(max(tick, SHORTEST_TICK), LONGEST_TICK)
+        return signals.decode(await self._call(lambda c: queue.snapshot(c, tick=tick, schema=self._schema)))
 
     async def done(self) -> Mapping[str, int]:
         """Return how many jobs of each class are done. The count is repeated no more often than it can be afforded."""

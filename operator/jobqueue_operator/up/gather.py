@@ -31,10 +31,11 @@ class Sight:
 class Gatherer:
     """Looks at the queue and at the platform. It remembers only whether the last look was blind."""
 
-    def __init__(self, queue: Queue, platform: Platform, reporter: Reporter) -> None:
+    def __init__(self, queue: Queue, platform: Platform, reporter: Reporter, *, tick: float) -> None:
         self._queue = queue
         self._platform = platform
         self._reporter = reporter
+        self._tick = tick
         self._blind = False
 
     async def look(self) -> Sight:
@@ -44,7 +45,7 @@ class Gatherer:
 
     async def _read(self) -> Snapshot | None:
         try:
-            snapshot = await self._queue.snapshot()
+            snapshot = await self._queue.snapshot(tick=self._tick)
         except JobQueueError as error:
             if not self._blind:
                 self._reporter.say("error", f"the queue cannot be read; the workers stay as they are: {error}")

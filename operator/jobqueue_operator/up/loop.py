@@ -55,7 +55,7 @@ class Loop:
     _maintained_at: float | None = None
 
     def __post_init__(self) -> None:
-        self._gatherer = Gatherer(self.queue, self.platform, self.reporter)
+        self._gatherer = Gatherer(self.queue, self.platform, self.reporter, tick=self.interval)
         self._executor = Executor(self.queue, self.platform, self.reporter)
         self._teller = Teller(self.queue, self.reporter)
         self._memories = Memories(self.queue)

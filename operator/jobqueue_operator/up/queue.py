@@ -21,8 +21,8 @@ class Queue(Protocol):
     def epoch(self) -> int | None:
         """This leadership's number; None before it began."""
 
-    async def snapshot(self) -> Snapshot:
-        """Return all facts of all classes."""
+    async def snapshot(self, *, tick: float) -> Snapshot:
+        """Return all facts of all classes; `tick`: seconds since the last look, about."""
 
     async def done(self) -> Mapping[str, int]:
         """Return how many jobs of each class are done; a little old when counting takes long."""

@@ -146,8 +146,8 @@ def test_the_life_of_a_job(cli: Cli, database: Database) -> None:
         "1   default  invoice.email  pending  0/10      TIME  -\n"
     )
     assert cli("stats").out == (
-        "CLASS    READY  OLDEST  TARGET  IN FLIGHT  SCHEDULED  BLOCKED        DEAD  WORKERS\n"
-        "default  1      SPAN    30s     0          0          1 unsupported  0     0\n"
+        "CLASS    READY  OLDEST  TARGET  IN FLIGHT  SCHEDULED  BLOCKED  DEAD  WORKERS\n"
+        "default  1      SPAN    30s     0          0          0        0     0\n"
     )
     with database.connect() as conn:
         worker = queue.register_worker(conn, "w", "default", [("invoice.email", 1)], slots=1).worker

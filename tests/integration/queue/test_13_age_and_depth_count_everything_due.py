@@ -41,6 +41,23 @@ def test_unsupported_kinds_count_and_are_said(stage: Stage) -> None:
     assert 100 <= facts["oldest_age"] < 110
 
 
+def test_what_the_last_worker_did_not_understand_stays_unsupported_while_none_is_there(stage: Stage) -> None:
+    stage.enqueue(kind="unknown")
+    stage.enqueue()
+    assert stage.snapshot()["blocked"]["unsupported"] == 0, "nobody has had the chance"
+    old = stage.worker(kinds=[("unknown", 1)], name="old")
+    queue.forget_worker(stage.conn, old.id)
+    last = stage.worker(name="last")
+    assert stage.snapshot()["blocked"]["unsupported"] == 1
+    queue.forget_worker(stage.conn, last.id)
+    assert stage.snapshot()["blocked"]["unsupported"] == 1
+    new = stage.worker(kinds=[("work", 1), ("unknown", 1)], name="new")
+    assert stage.snapshot()["blocked"]["unsupported"] == 0
+    queue.forget_worker(stage.conn, new.id)
+    stage.worker(kinds=[], name="imports its app")
+    assert stage.snapshot()["blocked"]["unsupported"] == 0
+
+
 def test_expired_leases_count_from_their_end_and_stop_when_swept(stage: Stage) -> None:
     stage.enqueue_bulk(3)
     worker = stage.worker()

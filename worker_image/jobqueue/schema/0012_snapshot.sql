@@ -1,102 +1,390 @@
--- All facts of all classes in one call. Times are epoch seconds, ages and durations seconds. Above 50,000 waiting rows the
--- counts and quantiles come from a sample of pages (estimated = true); the oldest is exact in any case.
-CREATE FUNCTION __SCHEMA__.snapshot() RETURNS jsonb
-LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET jit = off
+-- snapshot(): all that a planner, a dashboard and `jobqueue stats` ask about a queue, in one call of bounded cost.
+--
+-- What is few is counted, what is many is estimated, and the answer says which. Nothing here keeps anything between two
+-- calls, and no job's path writes anything for it.
+
+-- For each time (newest first) the first id that was created after it. Ids and times of creation grow together but for moments,
+-- so a bisection of the bodies' key finds it; who reads from there looks at the times as well.
+CREATE FUNCTION __SCHEMA__.first_ids(cuts timestamptz[]) RETURNS bigint[]
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off SET enable_bitmapscan = off SET plan_cache_mode = force_generic_plan SET jit = off
 AS $$
 DECLARE
-  moment     timestamptz := clock_timestamp();
-  pages      bigint := pg_relation_size('__SCHEMA__.ready') / current_setting('block_size')::integer;
-  percent    real := LEAST(100, 100.0 * 700 / GREATEST(pg_relation_size('__SCHEMA__.ready') / current_setting('block_size')::integer, 1));
-  estimated  boolean := false;
-  waiting    jsonb;
-  oldest     jsonb;
-  running    jsonb;
-  dead       jsonb;
-  held       jsonb;
+  high   bigint := (SELECT s.last_value + 1 FROM __SCHEMA__.job_id s);
+  low    bigint;
+  look   bigint;
+  step   bigint;
+  first_ bigint := high;
+  since  timestamptz;
+  b      record;
+  found_ bigint[] := '{}';
 BEGIN
-  IF pages > 700 THEN
-    -- The pages may be mostly empty (after a burst was worked off): then counting all live rows is cheap after all.
-    estimated := (SELECT count(*) > 50000 FROM (SELECT 1 FROM __SCHEMA__.ready LIMIT 50001) x);
-  END IF;
-  IF NOT estimated THEN percent := 100; END IF;
+  FOREACH since IN ARRAY cuts LOOP
+    -- Every body at or above `high` was created since; `first_` is the lowest seen. Leap down until one was not created since,
+    -- then halve what lies between.
+    step := 512;
+    LOOP
+      low := GREATEST(high - step, 0);
+      EXIT WHEN low = high;
+      SELECT x.id, x.created_at INTO b FROM __SCHEMA__.body x WHERE x.id >= low AND x.id < high ORDER BY x.id LIMIT 1;
+      IF b.created_at <= since THEN low := b.id + 1; EXIT; END IF;
+      first_ := COALESCE(b.id, first_);
+      high := low;
+      step := step * 8;
+    END LOOP;
+    WHILE low < high LOOP
+      look := (low + high) / 2;
+      SELECT x.id, x.created_at INTO b FROM __SCHEMA__.body x WHERE x.id >= look AND x.id < high ORDER BY x.id LIMIT 1;
+      IF b.created_at <= since THEN low := b.id + 1; ELSE high := look; first_ := COALESCE(b.id, first_); END IF;
+    END LOOP;
+    found_ := found_ || first_;
+  END LOOP;
+  RETURN found_;
+END
+$$;
 
-  SELECT jsonb_object_agg(g.class_id, to_jsonb(g) - 'class_id') INTO waiting FROM (
-    SELECT r.class_id,
-           round(count(*) FILTER (WHERE r.run_after <= moment) * 100 / percent)::bigint AS ready,
-           round(count(*) FILTER (WHERE r.run_after > moment) * 100 / percent)::bigint AS scheduled,
-           round(count(*) FILTER (WHERE r.run_after <= moment AND r.lane < -1) * 100 / percent)::bigint AS blocked_key,
-           round(count(*) FILTER (WHERE r.run_after <= moment AND r.lane >= -1 AND u.known IS NULL) * 100 / percent)::bigint AS blocked_unsupported,
-           round(count(*) FILTER (WHERE r.run_after <= moment AND r.lane > 0 AND u.known AND t.full_ IS NOT NULL) * 100 / percent)::bigint AS blocked_tenant,
-           percentile_disc(ARRAY[0, 0.125, 0.25, 0.375, 0.5, 0.625, 0.75, 0.875]) WITHIN GROUP (ORDER BY r.run_after) FILTER (WHERE r.run_after <= moment) AS due
-      FROM __SCHEMA__.ready r TABLESAMPLE SYSTEM (percent)
-      LEFT JOIN (SELECT DISTINCT w.class_id, x.lane AS kind_version, true AS known FROM __SCHEMA__.worker w, unnest(w.lanes) AS x(lane) WHERE w.state <> 'gone') u
-        ON u.class_id = r.class_id AND u.kind_version = r.kind_version
-      LEFT JOIN (SELECT l.class_id, l.tenant_hash, true AS full_ FROM __SCHEMA__.lease l JOIN __SCHEMA__.class c ON c.id = l.class_id
-                  WHERE l.tenant_hash <> 0 GROUP BY 1, 2, c.tenant_limit HAVING count(*) >= c.tenant_limit) t
-        ON t.class_id = r.class_id AND t.tenant_hash = r.tenant_hash AND r.lane > 0
-     GROUP BY r.class_id) g;
+-- Jobs created since each time and due by now, by class. Up to 5,000 ids are read one by one, from the newest on; of what
+-- is older, an id out of each of 600 equal pieces of each span. A job that was enqueued for later and never tried is not due yet.
+CREATE FUNCTION __SCHEMA__.created(moment timestamptz, cuts timestamptz[], firsts bigint[])
+RETURNS TABLE (class_id smallint, counts double precision[])
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off SET enable_nestloop = off SET enable_mergejoin = off SET enable_sort = off SET plan_cache_mode = force_generic_plan SET jit = off
+AS $$
+#variable_conflict use_column
+DECLARE
+  head    bigint := (SELECT s.last_value + 1 FROM __SCHEMA__.job_id s);
+  floor_  bigint := head;                           -- read one by one from here
+  sparse  bigint[] := '{}';
+  weights double precision[] := '{}';
+  upper_  bigint;
+  pieces  integer;
+BEGIN
+  FOR n IN 1..cardinality(firsts) LOOP
+    IF sparse = '{}' AND head - firsts[n] <= 5000 THEN
+      floor_ := firsts[n];
+    ELSE
+      upper_ := CASE n WHEN 1 THEN head ELSE firsts[n - 1] END;
+      pieces := LEAST(600, upper_ - firsts[n]);
+      sparse := sparse || ARRAY(SELECT firsts[n] + floor((g + random()) * (upper_ - firsts[n]) / pieces)::bigint FROM generate_series(0, pieces - 1) AS g);
+      weights := array_cat(weights, array_fill((upper_ - firsts[n])::double precision / NULLIF(pieces, 0), ARRAY[pieces]));
+    END IF;
+  END LOOP;
+  RETURN QUERY
+    SELECT j.class_id,
+           ARRAY[COALESCE(sum(j.weight) FILTER (WHERE j.created_at > cuts[1]), 0),
+                 COALESCE(sum(j.weight) FILTER (WHERE j.created_at > cuts[2]), 0),
+                 COALESCE(sum(j.weight) FILTER (WHERE j.created_at > cuts[3]), 0),
+                 COALESCE(sum(j.weight) FILTER (WHERE j.created_at > cuts[4]), 0)]
+      FROM (SELECT b.class_id, b.created_at, b.id, 1::double precision AS weight
+              FROM __SCHEMA__.body b WHERE b.id >= floor_ AND b.id < head
+             UNION ALL
+            SELECT b.class_id, b.created_at, b.id, s.weight
+              FROM (SELECT x.id, x.class_id, x.created_at FROM __SCHEMA__.body x
+                     WHERE x.id = ANY (sparse) AND x.id >= firsts[cardinality(firsts)] AND x.id < floor_) b
+              JOIN unnest(sparse, weights) AS s(id, weight) ON s.id = b.id) j
+      LEFT JOIN (SELECT r.id FROM __SCHEMA__.ready r
+                  WHERE r.id >= floor_ AND r.id < head AND r.attempts = 0 AND r.refunds = 0 AND r.run_after > moment
+                 UNION ALL
+                SELECT r.id FROM __SCHEMA__.ready r
+                  WHERE r.id = ANY (sparse) AND r.id < floor_ AND r.attempts = 0 AND r.refunds = 0 AND r.run_after > moment) later
+        ON later.id = j.id
+     WHERE later.id IS NULL AND j.created_at <= moment AND j.created_at > cuts[4]
+     GROUP BY j.class_id;
+END
+$$;
 
-  -- The first row of every (class, priority, kind and version, lane): a walk over the claim's index.
-  SELECT jsonb_object_agg(g.class_id, g.first) INTO oldest FROM (
-    WITH RECURSIVE step AS (
-      (SELECT r.class_id, r.priority, r.kind_version, r.lane, r.run_after FROM __SCHEMA__.ready r
-        ORDER BY r.class_id, r.priority, r.kind_version, r.lane, r.run_after LIMIT 1)
+-- Whom a class without workers had last, for what waits there.
+CREATE INDEX worker_taught ON __SCHEMA__.worker (class_id, id) WHERE lanes <> '{}';
+
+-- What waits, by class. The first rows of each lane, due and later, come from a walk over the claim's index; a class that has
+-- more is counted on a sample of pages, one out of each of 64 equal pieces of the table. Up to 64 pages are read whole.
+CREATE FUNCTION __SCHEMA__.backlog(moment timestamptz, cuts timestamptz[], firsts bigint[])
+RETURNS TABLE (
+  class_id smallint, ready bigint, scheduled bigint, unsupported bigint, parked bigint, crowded bigint, first_due timestamptz,
+  ages double precision[], soon bigint[], again double precision[], estimated boolean
+)
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off SET enable_bitmapscan = off SET enable_mergejoin = off SET enable_memoize = off SET plan_cache_mode = force_generic_plan SET jit = off
+AS $$
+#variable_conflict use_column
+DECLARE
+  pages    bigint := pg_relation_size('__SCHEMA__.ready') / current_setting('block_size')::integer;
+  looks    integer := CASE WHEN pg_relation_size('__SCHEMA__.ready') / current_setting('block_size')::integer <= 64
+                           THEN pg_relation_size('__SCHEMA__.ready') / current_setting('block_size')::integer ELSE 64 END;
+  share    double precision := pages::double precision / NULLIF(looks, 0);   -- pages that one sampled page stands for
+  horizons constant double precision[] := '{1,2,5,10,20,30,60,120}';
+BEGIN
+  RETURN QUERY
+  WITH RECURSIVE step AS (
+    (SELECT r.class_id, r.priority, r.kind_version, r.lane, r.run_after FROM __SCHEMA__.ready r
+      ORDER BY r.class_id, r.priority, r.kind_version, r.lane, r.run_after LIMIT 1)
+    UNION ALL
+    SELECT n.* FROM step s CROSS JOIN LATERAL (
+      SELECT r.class_id, r.priority, r.kind_version, r.lane, r.run_after FROM __SCHEMA__.ready r
+       WHERE (r.class_id, r.priority, r.kind_version, r.lane) > (s.class_id, s.priority, s.kind_version, s.lane)
+       ORDER BY r.class_id, r.priority, r.kind_version, r.lane, r.run_after LIMIT 1) n
+  ), lanes AS MATERIALIZED (
+    SELECT s.*, row_number() OVER () AS n FROM (SELECT * FROM step LIMIT 20000) s
+  ), most AS MATERIALIZED (
+    SELECT GREATEST(2, 1000 / GREATEST(count(*), 1))::bigint AS most FROM lanes
+  ), walked AS MATERIALIZED (
+    SELECT l.class_id, l.kind_version, l.lane, l.n, x.* FROM lanes l CROSS JOIN LATERAL (
+      (SELECT r.run_after, r.id, r.attempts FROM __SCHEMA__.ready r
+        WHERE r.class_id = l.class_id AND r.priority = l.priority AND r.kind_version = l.kind_version AND r.lane = l.lane AND r.run_after <= moment
+        ORDER BY r.run_after, r.id LIMIT (SELECT most FROM most))
       UNION ALL
-      SELECT n.* FROM step s CROSS JOIN LATERAL (
-        SELECT r.class_id, r.priority, r.kind_version, r.lane, r.run_after FROM __SCHEMA__.ready r
-         WHERE (r.class_id, r.priority, r.kind_version, r.lane) > (s.class_id, s.priority, s.kind_version, s.lane)
-         ORDER BY r.class_id, r.priority, r.kind_version, r.lane, r.run_after LIMIT 1) n
-    )
-    SELECT s.class_id, extract(epoch FROM min(s.run_after)) AS first FROM (SELECT * FROM step LIMIT 20000) s WHERE s.run_after <= moment GROUP BY s.class_id) g;
+      (SELECT r.run_after, r.id, r.attempts FROM __SCHEMA__.ready r
+        WHERE r.class_id = l.class_id AND r.priority = l.priority AND r.kind_version = l.kind_version AND r.lane = l.lane AND r.run_after > moment
+        ORDER BY r.run_after, r.id LIMIT (SELECT most FROM most))) x
+     WHERE share > 1 AND l.n <= 1000
+  ), cut AS MATERIALIZED (
+    SELECT c.class_id, share = 1 OR COALESCE(bool_or(c.due >= (SELECT most FROM most) OR c.n > 1000), true) AS due,
+           share = 1 OR COALESCE(bool_or(c.later >= (SELECT most FROM most) OR c.n > 1000), true) AS later
+      FROM (SELECT l.class_id, l.n, count(w.id) FILTER (WHERE w.run_after <= moment) AS due, count(w.id) FILTER (WHERE w.run_after > moment) AS later
+              FROM lanes l LEFT JOIN walked w ON w.n = l.n GROUP BY l.class_id, l.n) c
+     GROUP BY c.class_id
+  ), rows_ AS MATERIALIZED (
+    SELECT w.class_id, w.kind_version, w.lane, w.run_after, w.id, w.attempts, 1::double precision AS weight
+      FROM walked w JOIN cut c ON c.class_id = w.class_id WHERE CASE WHEN w.run_after <= moment THEN NOT c.due ELSE NOT c.later END
+    UNION ALL
+    SELECT p.class_id, p.kind_version, p.lane, p.run_after, p.id, p.attempts, share
+      FROM generate_series(0, looks - 1) AS g(n)
+     CROSS JOIN LATERAL (SELECT floor((g.n + random()) * share)::bigint AS page) a
+     CROSS JOIN LATERAL (
+       SELECT r.class_id, r.kind_version, r.lane, r.run_after, r.id, r.attempts FROM __SCHEMA__.ready r
+        WHERE r.ctid >= ('(' || a.page || ',0)')::tid AND r.ctid < ('(' || a.page + 1 || ',0)')::tid OFFSET 0) p
+      LEFT JOIN cut c ON c.class_id = p.class_id
+     WHERE COALESCE(CASE WHEN p.run_after <= moment THEN c.due ELSE c.later END, true)
+  ), taught AS MATERIALIZED (
+    -- What the workers understand that are there; while none is, what the last one did. Before the first one, nobody knows.
+    SELECT c.id AS class_id, COALESCE(live.lanes, last.lanes) AS lanes
+      FROM __SCHEMA__.class c
+     CROSS JOIN LATERAL (SELECT array_agg(DISTINCT x.lane) AS lanes FROM __SCHEMA__.worker w, unnest(w.lanes) AS x(lane)
+                          WHERE w.class_id = c.id AND w.state <> 'gone') live
+      LEFT JOIN LATERAL (SELECT w.lanes FROM __SCHEMA__.worker w WHERE live.lanes IS NULL AND w.class_id = c.id AND w.lanes <> '{}'
+                          ORDER BY w.id DESC LIMIT 1) last ON true
+     WHERE COALESCE(live.lanes, last.lanes) IS NOT NULL
+  ), due AS (
+    SELECT r.class_id, count(*) * max(r.weight) AS ready,
+           count(*) FILTER (WHERE r.lane < -1) * max(r.weight) AS parked,
+           count(*) FILTER (WHERE r.lane >= -1 AND a.known IS NOT NULL AND k.known IS NULL) * max(r.weight) AS unsupported,
+           count(*) FILTER (WHERE r.lane > 0 AND k.known AND t.full_) * max(r.weight) AS crowded,
+           percentile_disc(ARRAY[0, 0.125, 0.25, 0.375, 0.5, 0.625, 0.75, 0.875]) WITHIN GROUP (ORDER BY r.run_after) AS at
+      FROM rows_ r
+      LEFT JOIN (SELECT y.class_id, true AS known FROM taught y) a ON a.class_id = r.class_id
+      LEFT JOIN (SELECT y.class_id, x.lane AS kind_version, true AS known FROM taught y, unnest(y.lanes) AS x(lane)) k
+        ON k.class_id = r.class_id AND k.kind_version = r.kind_version
+      LEFT JOIN (SELECT l.class_id, __SCHEMA__.tenant_lane(l.tenant_hash) AS lane, true AS full_ FROM __SCHEMA__.lease l JOIN __SCHEMA__.class c ON c.id = l.class_id
+                  WHERE l.tenant_hash <> 0 GROUP BY 1, 2, c.tenant_limit HAVING count(*) >= c.tenant_limit) t
+        ON t.class_id = r.class_id AND t.lane = r.lane
+     WHERE r.run_after <= moment GROUP BY r.class_id
+  ), later AS (
+    SELECT r.class_id, count(*) * max(r.weight) AS scheduled FROM rows_ r WHERE r.run_after > moment GROUP BY r.class_id
+  ), buckets AS (
+    SELECT x.class_id, width_bucket(date_part('epoch', x.run_after - moment), horizons) AS bucket, sum(x.walked) AS walked, sum(x.weight) AS weight
+      FROM (SELECT w.class_id, w.run_after, 1 AS walked, 0 AS weight FROM walked w
+             UNION ALL
+            SELECT r.class_id, r.run_after, 0, r.weight FROM rows_ r) x
+     WHERE x.run_after > moment AND x.run_after < moment + interval '120 seconds' GROUP BY 1, 2
+  ), soon AS (
+    SELECT x.class_id, array_agg(x.n ORDER BY x.i) AS counts FROM (
+      SELECT b.class_id, h.i, round(GREATEST(sum(b.walked) FILTER (WHERE b.bucket < h.i), sum(b.weight) FILTER (WHERE b.bucket < h.i), 0))::bigint AS n
+        FROM buckets b CROSS JOIN generate_series(1, 8) AS h(i) GROUP BY b.class_id, h.i) x GROUP BY x.class_id
+  ), again AS (
+    SELECT r.class_id,
+           ARRAY[COALESCE(sum(r.weight) FILTER (WHERE r.run_after > cuts[1] AND (r.attempts > 0 OR r.id < firsts[1])), 0),
+                 COALESCE(sum(r.weight) FILTER (WHERE r.run_after > cuts[2] AND (r.attempts > 0 OR r.id < firsts[2])), 0),
+                 COALESCE(sum(r.weight) FILTER (WHERE r.run_after > cuts[3] AND (r.attempts > 0 OR r.id < firsts[3])), 0),
+                 COALESCE(sum(r.weight) FILTER (WHERE r.run_after > cuts[4] AND (r.attempts > 0 OR r.id < firsts[4])), 0)] AS counts
+      FROM rows_ r WHERE r.run_after <= moment AND r.run_after > cuts[4] GROUP BY r.class_id
+  ), first AS (
+    SELECT l.class_id, min(l.run_after) AS at FROM lanes l WHERE l.run_after <= moment GROUP BY l.class_id
+  ), seen AS (
+    SELECT w.class_id, count(*) FILTER (WHERE w.run_after <= moment) AS due, count(*) FILTER (WHERE w.run_after > moment) AS later FROM walked w GROUP BY w.class_id
+  )
+  SELECT c.class_id,
+         -- A sample may miss the few that the walk saw.
+         GREATEST(round(d.ready)::bigint, s.due, (f.at IS NOT NULL)::integer), GREATEST(round(l.scheduled)::bigint, s.later, 0),
+         COALESCE(round(d.unsupported)::bigint, 0), COALESCE(round(d.parked)::bigint, 0), COALESCE(round(d.crowded)::bigint, 0), f.at,
+         CASE WHEN f.at IS NOT NULL THEN ARRAY(
+           SELECT date_part('epoch', moment - CASE x.ord WHEN 1 THEN f.at ELSE x.at END)
+             FROM unnest(COALESCE(d.at, array_fill(f.at, ARRAY[8]))) WITH ORDINALITY AS x(at, ord) ORDER BY x.ord) ELSE '{}' END,
+         COALESCE(o.counts, '{0,0,0,0,0,0,0,0}'), COALESCE(a.counts, '{0,0,0,0}'), share > 1 AND (c.due OR c.later)
+    FROM cut c LEFT JOIN due d ON d.class_id = c.class_id LEFT JOIN later l ON l.class_id = c.class_id LEFT JOIN soon o ON o.class_id = c.class_id
+    LEFT JOIN again a ON a.class_id = c.class_id LEFT JOIN first f ON f.class_id = c.class_id LEFT JOIN seen s ON s.class_id = c.class_id;
+END
+$$;
 
-  SELECT jsonb_object_agg(g.class_id, to_jsonb(g) - 'class_id') INTO running FROM (
-    SELECT l.class_id, count(*) FILTER (WHERE l.leased_until > moment) AS in_flight, count(*) FILTER (WHERE l.leased_until <= moment) AS expired,
-           extract(epoch FROM min(l.leased_until) FILTER (WHERE l.leased_until <= moment)) AS first_expired,
-           max(extract(epoch FROM moment - l.started_at)) FILTER (WHERE l.leased_until > moment) AS longest
-      FROM __SCHEMA__.lease l GROUP BY l.class_id) g;
-  SELECT jsonb_object_agg(g.worker_id, to_jsonb(g) - 'worker_id') INTO held FROM (
-    SELECT l.worker_id, count(*) AS jobs, sum(GREATEST(0, extract(epoch FROM moment - l.started_at))) AS elapsed
-      FROM __SCHEMA__.lease l GROUP BY l.worker_id) g;
+-- Lengths are counted in steps of the fourth root of two: step n holds those of at most 0.001·2^(n/4) seconds.
+CREATE FUNCTION __SCHEMA__.length_step(seconds double precision) RETURNS integer
+LANGUAGE sql IMMUTABLE PARALLEL SAFE
+AS $$ SELECT ceil(ln(GREATEST(seconds, 0.001) / 0.001) * 4 / ln(2.0::double precision) - 1e-9)::integer $$;
 
-  SELECT jsonb_object_agg(c.id, jsonb_build_object(
-           'dead', (SELECT count(*) FROM (SELECT 1 FROM __SCHEMA__.outcome o WHERE o.status = 'x' AND o.class_id = c.id LIMIT 50000) x),
-           'oldest', (SELECT extract(epoch FROM min(o.finished_at)) FROM __SCHEMA__.outcome o WHERE o.status = 'x' AND o.class_id = c.id)))
-    INTO dead FROM __SCHEMA__.class c;
+-- How long ago a start was, in steps of a quarter: step 0 is the last 30 seconds, step 15 the last 853.
+CREATE FUNCTION __SCHEMA__.start_step(seconds double precision) RETURNS integer
+LANGUAGE sql IMMUTABLE PARALLEL SAFE
+AS $$ SELECT ceil(ln(GREATEST(seconds, 30) / 30) / ln(1.25::double precision) - 1e-9)::integer $$;
 
-  RETURN jsonb_build_object(
+-- Attempts that were started within the last 853 seconds and have ended, by class, start and length. Ends are written one behind
+-- the other, so each table is read from its end backwards: 8 pages whole, then 8 of the next 24, of the next 96, and so on, until
+-- there is nothing as new. Not those that were given back: they are no measure of the work.
+CREATE FUNCTION __SCHEMA__.ended(moment timestamptz)
+RETURNS TABLE (class_id smallint, start integer, length integer, count double precision, seconds double precision, longest double precision, failed double precision)
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET enable_memoize = off SET jit = off
+AS $$
+#variable_conflict use_column
+DECLARE
+  head   bigint := (SELECT s.last_value FROM __SCHEMA__.job_id s);
+  since  timestamptz := moment - make_interval(secs => 30 * 1.25 ^ 15);
+  leaf   record;
+  low    bigint;
+  size   bigint;
+  found_ bigint;
+BEGIN
+  -- Where the newest jobs and those in flight belong, four ranges of ids at most: what ends now ends there.
+  FOR leaf IN
+    SELECT format('__SCHEMA__.%I', p.parent || x.suffix) AS name, p.columns,
+           pg_relation_size(format('__SCHEMA__.%I', p.parent || x.suffix)::regclass) / current_setting('block_size')::integer AS pages
+      FROM ((SELECT '_' || r.lower AS suffix FROM __SCHEMA__.id_range r WHERE r.lower <= head ORDER BY r.lower DESC LIMIT 2)
+             UNION
+            (SELECT '_' || r.lower FROM __SCHEMA__.id_range r
+              WHERE EXISTS (SELECT FROM __SCHEMA__.lease l WHERE l.id >= r.lower AND l.id < r.upper) ORDER BY r.lower DESC LIMIT 2)
+             UNION
+            SELECT '_default' WHERE NOT EXISTS (SELECT FROM __SCHEMA__.id_range r WHERE r.lower <= head AND r.upper > head)) x
+     CROSS JOIN (VALUES
+       ('outcome', 'x.class_id AS class_id, x.started_at, x.finished_at, x.status = ''x'' AS failed, x.token IS NOT NULL AND x.status <> ''c'' AS counts'),
+       ('attempt', '(SELECT w.class_id FROM __SCHEMA__.worker w WHERE w.id = x.worker_id) AS class_id, x.started_at, x.finished_at,
+                    x.outcome <> ''done'' AS failed, x.outcome IN (''retry'', ''lost'', ''done'', ''dead'') AS counts')) AS p(parent, columns)
+  LOOP
+    low := 0;
+    size := 8;
+    WHILE low < leaf.pages LOOP
+      size := LEAST(size, leaf.pages - low);
+      RETURN QUERY EXECUTE format($sql$
+        SELECT e.class_id, e.start, e.length, count(*) * $1, sum(e.seconds) * $1, max(e.seconds), count(*) FILTER (WHERE e.failed) * $1
+          FROM (SELECT y.class_id, y.failed, y.seconds, __SCHEMA__.length_step(y.seconds) AS length,
+                       __SCHEMA__.start_step(date_part('epoch', $2 - y.started_at)) AS start
+                  FROM generate_series(0, $3 - 1) AS i
+                 CROSS JOIN LATERAL (SELECT $4 - 1 - floor((i + random()) * $1)::bigint AS page) a
+                 CROSS JOIN LATERAL (
+                   SELECT %s, GREATEST(date_part('epoch', x.finished_at - x.started_at), 0) AS seconds FROM %s x
+                    WHERE x.ctid >= ('(' || a.page || ',0)')::tid AND x.ctid < ('(' || a.page + 1 || ',0)')::tid
+                      AND x.started_at > $5 AND x.started_at <= $2 OFFSET 0) y
+                 WHERE y.counts) e
+         WHERE e.class_id IS NOT NULL GROUP BY 1, 2, 3 $sql$, leaf.columns, leaf.name)
+        USING size::double precision / LEAST(size, 8), moment, LEAST(size, 8)::integer, leaf.pages - low, since;
+      GET DIAGNOSTICS found_ = ROW_COUNT;
+      -- The last pages may be empty still, or of a backend that was slow to fill them.
+      EXIT WHEN found_ = 0 AND low >= 32;
+      low := low + size;
+      size := 3 * low;
+    END LOOP;
+  END LOOP;
+END
+$$;
+
+-- All facts of all classes in one call. Times are epoch seconds, ages and durations seconds. `tick` says how long the caller's
+-- rounds are: arrivals are counted over the last one and the one before.
+CREATE FUNCTION __SCHEMA__.snapshot(tick double precision DEFAULT 5) RETURNS jsonb
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET plan_cache_mode = force_generic_plan SET jit = off
+AS $$
+#variable_conflict use_column
+DECLARE
+  moment  timestamptz := clock_timestamp();
+  cuts    timestamptz[];
+  firsts  bigint[];
+  answer  jsonb;
+BEGIN
+  IF snapshot.tick IS NULL OR snapshot.tick NOT BETWEEN 0.1 AND 10 THEN
+    RAISE EXCEPTION 'tick: % is outside 0.1..10 seconds', snapshot.tick USING ERRCODE = 'JQ003';
+  END IF;
+  cuts := ARRAY(SELECT moment - make_interval(secs => s.span) FROM unnest(ARRAY[snapshot.tick, 2 * snapshot.tick, 20, 60]) WITH ORDINALITY AS s(span, n) ORDER BY s.n);
+  firsts := __SCHEMA__.first_ids(cuts);
+
+  WITH leases AS MATERIALIZED (
+    SELECT l.class_id, l.worker_id, l.leased_until > moment AS live, l.length, __SCHEMA__.start_step(max(l.seconds)) AS start,
+           count(*) AS jobs, sum(l.seconds) AS seconds, max(l.seconds) AS longest, min(l.leased_until) AS first_until,
+           count(*) FILTER (WHERE l.due_at > cuts[1] AND l.due_at <= moment AND (l.attempts > 1 OR l.id < firsts[1])) AS again_1,
+           count(*) FILTER (WHERE l.due_at > cuts[2] AND l.due_at <= moment AND (l.attempts > 1 OR l.id < firsts[2])) AS again_2,
+           count(*) FILTER (WHERE l.due_at > cuts[3] AND l.due_at <= moment AND (l.attempts > 1 OR l.id < firsts[3])) AS again_3,
+           count(*) FILTER (WHERE l.due_at > cuts[4] AND l.due_at <= moment AND (l.attempts > 1 OR l.id < firsts[4])) AS again_4
+      FROM (SELECT x.*, e.seconds, __SCHEMA__.length_step(e.seconds) AS length FROM __SCHEMA__.lease x
+             CROSS JOIN LATERAL (SELECT GREATEST(date_part('epoch', moment - x.started_at), 0) AS seconds) e) l
+     GROUP BY 1, 2, 3, 4
+  ), running AS (
+    SELECT l.class_id, sum(l.jobs) FILTER (WHERE l.live) AS in_flight, sum(l.jobs) FILTER (WHERE NOT l.live) AS expired,
+           min(l.first_until) FILTER (WHERE NOT l.live) AS first_expired, max(l.longest) FILTER (WHERE l.live) AS longest,
+           ARRAY[sum(l.again_1), sum(l.again_2), sum(l.again_3), sum(l.again_4)] AS again
+      FROM leases l GROUP BY l.class_id
+  ), held AS (
+    SELECT l.worker_id, sum(l.jobs) AS jobs, sum(l.seconds) AS seconds FROM leases l GROUP BY l.worker_id
+  ), over_ AS MATERIALIZED (
+    SELECT e.class_id, e.start, e.length, sum(e.count) AS count, sum(e.seconds) AS seconds, max(e.longest) AS longest, sum(e.failed) AS failed
+      FROM __SCHEMA__.ended(moment) e GROUP BY 1, 2, 3
+  ), reach AS (
+    -- How far back the starts go, for 500 of them.
+    SELECT s.class_id, COALESCE(min(s.start) FILTER (WHERE s.upto >= 500), 15) AS start
+      FROM (SELECT x.class_id, x.start, sum(sum(x.n)) OVER (PARTITION BY x.class_id ORDER BY x.start) AS upto
+              FROM (SELECT o.class_id, o.start, o.count AS n FROM over_ o WHERE o.start <= 15
+                     UNION ALL
+                    SELECT l.class_id, l.start, l.jobs FROM leases l WHERE l.live AND l.start <= 15) x
+             GROUP BY x.class_id, x.start) s
+     GROUP BY s.class_id
+  ), finished AS (
+    SELECT s.class_id, jsonb_agg(jsonb_build_array(s.longest, s.count, s.seconds) ORDER BY s.longest) AS spans, sum(s.failed) AS failed
+      FROM (SELECT o.class_id, o.length, max(o.longest) AS longest, sum(o.count) AS count, sum(o.seconds) AS seconds, sum(o.failed) AS failed
+              FROM over_ o JOIN reach r ON r.class_id = o.class_id WHERE o.start <= r.start GROUP BY o.class_id, o.length) s
+     GROUP BY s.class_id
+  ), unfinished AS (
+    SELECT s.class_id, jsonb_agg(jsonb_build_array(s.longest, s.jobs, s.seconds) ORDER BY s.longest) AS spans
+      FROM (SELECT l.class_id, l.length, max(l.longest) AS longest, sum(l.jobs) AS jobs, sum(l.seconds) AS seconds
+              FROM leases l WHERE l.live GROUP BY l.class_id, l.length) s
+     GROUP BY s.class_id
+  ), due AS (
+    SELECT c.id AS class_id, (SELECT s.last_value + 1 - firsts[4] > 5000 FROM __SCHEMA__.job_id s) AS guessed,
+           (SELECT array_agg(COALESCE(w.again[i], 0) + COALESCE(r.again[i], 0) ORDER BY i) FROM generate_series(1, 4) AS i) AS again,
+           COALESCE(f.counts, '{0,0,0,0}') AS fresh,
+           w.ready, w.scheduled, w.unsupported, w.parked, w.crowded, w.first_due, w.ages, w.soon, COALESCE(w.estimated, false) AS estimated,
+           COALESCE(r.in_flight, 0) AS in_flight, COALESCE(r.expired, 0) AS expired, r.first_expired, COALESCE(r.longest, 0) AS longest
+      FROM __SCHEMA__.class c
+      LEFT JOIN __SCHEMA__.backlog(moment, cuts, firsts) w ON w.class_id = c.id
+      LEFT JOIN __SCHEMA__.created(moment, cuts, firsts) f ON f.class_id = c.id
+      LEFT JOIN running r ON r.class_id = c.id
+  )
+  SELECT jsonb_build_object(
     'now', extract(epoch FROM moment),
     'classes', COALESCE((
       SELECT jsonb_agg(jsonb_build_object(
         'class', c.name, 'paused', c.paused, 'target_age', extract(epoch FROM c.target_age), 'lease', extract(epoch FROM c.lease),
         'timeout', extract(epoch FROM c.timeout), 'max_attempts', c.max_attempts, 'concurrency', c.concurrency,
         'downstream', d.name, 'units_per_job', c.units_per_job, 'units_per_pod', c.units_per_pod,
-        'dead_retention', extract(epoch FROM c.dead_retention), 'estimated', estimated,
-        -- A sample may miss the few that are due; the oldest is looked up and cannot be missed.
-        'ready', GREATEST(COALESCE((waiting->c.id::text->>'ready')::bigint, 0), (oldest ? c.id::text)::integer) + COALESCE((running->c.id::text->>'expired')::bigint, 0),
-        'scheduled', COALESCE((waiting->c.id::text->>'scheduled')::bigint, 0),
-        'blocked', jsonb_build_object('unsupported', COALESCE((waiting->c.id::text->>'blocked_unsupported')::bigint, 0),
-                                      'key', COALESCE((waiting->c.id::text->>'blocked_key')::bigint, 0),
-                                      'tenant', COALESCE((waiting->c.id::text->>'blocked_tenant')::bigint, 0)),
-        'oldest_age', GREATEST(0, COALESCE(extract(epoch FROM moment)
-           - LEAST((oldest->>(c.id::text))::numeric, (running->c.id::text->>'first_expired')::numeric), 0)),
-        'ages', COALESCE((SELECT jsonb_agg(extract(epoch FROM moment - (x.at)::timestamptz) ORDER BY x.ord)
-                            FROM jsonb_array_elements_text(NULLIF(waiting->c.id::text->'due', 'null')) WITH ORDINALITY AS x(at, ord)), '[]'),
-        'in_flight', COALESCE((running->c.id::text->>'in_flight')::bigint, 0),
-        'expired', COALESCE((running->c.id::text->>'expired')::bigint, 0),
-        'longest_running', COALESCE((running->c.id::text->>'longest')::numeric, 0),
-        'lease_expirations', COALESCE((SELECT t.expirations FROM __SCHEMA__.tally t WHERE t.class_id = c.id), 0),
-        'dead', (dead->c.id::text->>'dead')::bigint,
-        'oldest_dead_age', GREATEST(0, COALESCE(extract(epoch FROM moment) - (dead->c.id::text->>'oldest')::numeric, 0)),
+        'dead_retention', extract(epoch FROM c.dead_retention), 'estimated', x.estimated,
+        'ready', COALESCE(x.ready, 0) + x.expired,
+        'scheduled', COALESCE(x.scheduled, 0),
+        'due_soon', (SELECT jsonb_agg(jsonb_build_array(h.seconds, COALESCE(x.soon[h.n], 0)) ORDER BY h.n)
+                       FROM unnest('{1,2,5,10,20,30,60,120}'::integer[]) WITH ORDINALITY AS h(seconds, n)),
+        'blocked', jsonb_build_object('unsupported', COALESCE(x.unsupported, 0), 'key', COALESCE(x.parked, 0), 'tenant', COALESCE(x.crowded, 0)),
+        'oldest_age', GREATEST(0, COALESCE(extract(epoch FROM moment - LEAST(x.first_due, x.first_expired)), 0)),
+        'ages', COALESCE(to_jsonb(x.ages), '[]'),
+        -- Created and due; and those whose time came: scheduled, retried, redriven. Each over the last tick, two ticks, 20 and 60 seconds.
+        'arrivals', jsonb_build_object('tick', snapshot.tick, 'created', to_jsonb(x.fresh), 'again', to_jsonb(x.again), 'estimated', x.guessed OR x.estimated),
+        'attempts', jsonb_build_object('window', 30 * 1.25 ^ COALESCE(t.start, 15), 'finished', COALESCE(e.spans, '[]'),
+                                       'running', COALESCE(u.spans, '[]'), 'failed', COALESCE(e.failed, 0)),
+        'in_flight', x.in_flight, 'expired', x.expired, 'longest_running', x.longest,
+        'lease_expirations', COALESCE((SELECT y.expirations FROM __SCHEMA__.tally y WHERE y.class_id = c.id), 0),
+        'dead', (SELECT count(*) FROM (SELECT 1 FROM __SCHEMA__.outcome o WHERE o.status = 'x' AND o.class_id = c.id LIMIT 10000) y),
+        'oldest_dead_age', GREATEST(0, COALESCE(extract(epoch FROM moment - (
+           SELECT min(o.finished_at) FROM __SCHEMA__.outcome o WHERE o.status = 'x' AND o.class_id = c.id)), 0)),
         'memory', (SELECT m.memory FROM __SCHEMA__.memory m WHERE m.class_id = c.id),
         'sleepers', (SELECT count(*) FROM __SCHEMA__.sleeper s WHERE s.class_id = c.id)) ORDER BY c.name)
-        FROM __SCHEMA__.class c LEFT JOIN __SCHEMA__.downstream d ON d.id = c.downstream_id), '[]'),
+        FROM __SCHEMA__.class c JOIN due x ON x.class_id = c.id LEFT JOIN __SCHEMA__.downstream d ON d.id = c.downstream_id
+        LEFT JOIN reach t ON t.class_id = c.id LEFT JOIN finished e ON e.class_id = c.id LEFT JOIN unfinished u ON u.class_id = c.id), '[]'),
     'workers', COALESCE((
       SELECT jsonb_agg(jsonb_build_object('id', w.id, 'name', w.name, 'class', c.name, 'state', w.state, 'slots', w.slots, 'units', w.units,
           'registered_at', extract(epoch FROM w.registered_at), 'seen_age', GREATEST(0, extract(epoch FROM moment - w.seen_at)),
           'admitted_at', extract(epoch FROM w.admitted_at), 'ready_at', extract(epoch FROM w.ready_at),
-          'in_flight', COALESCE((held->w.id::text->>'jobs')::bigint, 0), 'elapsed', COALESCE((held->w.id::text->>'elapsed')::numeric, 0),
-          'info', w.info) ORDER BY w.id)
-        FROM __SCHEMA__.worker w JOIN __SCHEMA__.class c ON c.id = w.class_id WHERE w.state <> 'gone'), '[]'),
+          'in_flight', COALESCE(h.jobs, 0), 'elapsed', COALESCE(h.seconds, 0), 'info', w.info) ORDER BY w.id)
+        FROM __SCHEMA__.worker w JOIN __SCHEMA__.class c ON c.id = w.class_id LEFT JOIN held h ON h.worker_id = w.id WHERE w.state <> 'gone'), '[]'),
     'downstreams', COALESCE((
       SELECT jsonb_agg(jsonb_build_object('downstream', d.name, 'limit', d.unit_limit,
           'in_use', COALESCE((SELECT sum(l.units) FROM __SCHEMA__.lease l WHERE l.downstream_id = d.id), 0)
@@ -116,9 +404,14 @@ BEGIN
       'table_bytes', (SELECT jsonb_object_agg(t.name, COALESCE((SELECT sum(pg_total_relation_size(p.relid)) FROM pg_partition_tree(('__SCHEMA__.' || t.name)::regclass) p),
                           pg_total_relation_size(('__SCHEMA__.' || t.name)::regclass)))
                         FROM unnest('{body,outcome,attempt,ready,lease,effect,idempotency}'::text[]) AS t(name)),
-      'notify_queue_usage', pg_notification_queue_usage()));
+      'notify_queue_usage', pg_notification_queue_usage()))
+    INTO answer;
+  RETURN answer;
 END
 $$;
 
-REVOKE ALL ON FUNCTION __SCHEMA__.snapshot() FROM PUBLIC;
-GRANT EXECUTE ON FUNCTION __SCHEMA__.snapshot() TO __OPERATOR__, __READER__, __SUPPORT__;
+REVOKE ALL ON FUNCTION
+  __SCHEMA__.first_ids(timestamptz[]), __SCHEMA__.created(timestamptz, timestamptz[], bigint[]), __SCHEMA__.backlog(timestamptz, timestamptz[], bigint[]),
+  __SCHEMA__.length_step(double precision), __SCHEMA__.start_step(double precision), __SCHEMA__.ended(timestamptz), __SCHEMA__.snapshot(double precision)
+FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION __SCHEMA__.snapshot(double precision) TO __OPERATOR__, __READER__, __SUPPORT__;

@@ -5,19 +5,25 @@ Prometheus (it needs prometheus-client, of the extra `worker`; this module does 
 """
 
 from jobqueue.signals.snapshot import (
+    ArrivalSnapshot,
+    AttemptSnapshot,
     ClassSnapshot,
     DatabaseSnapshot,
     DownstreamSnapshot,
     Snapshot,
+    SpanSnapshot,
     WorkerSnapshot,
     decode,
 )
 
 __all__ = [
+    "ArrivalSnapshot",
+    "AttemptSnapshot",
     "ClassSnapshot",
     "DatabaseSnapshot",
     "DownstreamSnapshot",
     "Snapshot",
+    "SpanSnapshot",
     "WorkerSnapshot",
     "decode",
 ]

@@ -38,7 +38,7 @@ _CLASS_GAUGES: dict[str, tuple[str, Callable[[ClassSnapshot], float]]] = {
     ),
     "in_flight_jobs": ("Live leases.", lambda c: c.in_flight),
     "expired_leases": ("Leases that ended and were not swept yet.", lambda c: c.expired),
-    "dead_jobs": ("Dead jobs that are still kept, counted up to 50,000.", lambda c: c.dead),
+    "dead_jobs": ("Dead jobs that are still kept, counted up to 10,000.", lambda c: c.dead),
     "oldest_dead_job_age_seconds": ("Time since the oldest dead job died.", lambda c: c.oldest_dead_age_seconds),
     "longest_running_seconds": ("Time since the oldest live attempt started.", lambda c: c.longest_running_seconds),
     "target_age_seconds": ("The age that the class is sized for.", lambda c: c.target_age_seconds),

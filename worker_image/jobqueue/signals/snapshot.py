@@ -9,7 +9,36 @@ from typing import TYPE_CHECKING, Any
 from jobqueue.errors import SchemaError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
+
+
+@dataclass(frozen=True)
+class ArrivalSnapshot:
+    """Jobs that became due, counted back from now over four spans: a tick, two ticks, 20 s and 60 s."""
+
+    tick_seconds: float = 5.0
+    created: tuple[float, float, float, float] = (0, 0, 0, 0)  # within the span, and due by now
+    again: tuple[float, float, float, float] = (0, 0, 0, 0)  # created or tried before; not those that ended since
+    estimated: bool = False  # some come from a sample
+
+
+@dataclass(frozen=True)
+class SpanSnapshot:
+    """Attempts of about the same length."""
+
+    longest_seconds: float
+    count: float
+    total_seconds: float
+
+
+@dataclass(frozen=True)
+class AttemptSnapshot:
+    """How long attempts take; `finished` and `failed` are weighted counts when there were too many to read."""
+
+    window_seconds: float = 30.0  # of the starts of those that have finished
+    finished: tuple[SpanSnapshot, ...] = ()  # ended with an outcome of their own: not released, snoozed or cancelled
+    failed: float = 0.0  # of the finished
+    running: tuple[SpanSnapshot, ...] = ()  # every live one, whenever started, by the time since its start
 
 
 @dataclass(frozen=True)
@@ -20,17 +49,17 @@ class ClassSnapshot:
     paused: bool
     ready: int  # due and held by nobody: unsupported kinds and expired leases too
     scheduled: int  # pending and not due
-    blocked_unsupported: int  # ready, but no live worker knows its kind and version
+    blocked_unsupported: int  # ready, but of no kind that its workers, or the last one it had, understand
     blocked_key: int  # ready, but parked behind a concurrency key in use
     blocked_tenant: int  # ready, but its tenant is at its limit
     estimated: bool  # ready, scheduled, blocked and ages come from a sample
-    oldest_age_seconds: float  # since the oldest ready job became due; exact; 0 when none is ready
+    oldest_age_seconds: float  # since the oldest ready job became due; exact up to 20,000 lanes; 0 when none is ready
     age_quantiles_seconds: tuple[float, ...]  # of the ready jobs, oldest first, at 0, 1/8 … 7/8; empty when none
     in_flight: int  # live leases
     expired: int  # leases that ended and were not swept yet
     longest_running_seconds: float  # the oldest live lease's attempt; 0 when none
     lease_expirations: int  # swept since the beginning: a counter
-    dead: int  # counted up to 50,000
+    dead: int  # counted up to 10,000
     oldest_dead_age_seconds: float  # 0 when none is dead
     sleepers: int  # workers, relays and operators that asked for a NOTIFY
     target_age_seconds: float
@@ -43,6 +72,9 @@ class ClassSnapshot:
     units_per_job: int
     units_per_pod: int
     memory: Mapping[str, Any] | None = None  # what the planner kept with `remember`
+    due_soon: tuple[tuple[float, int], ...] = ()  # of the scheduled, due within so many seconds: cumulative, ascending
+    arrivals: ArrivalSnapshot = ArrivalSnapshot()
+    attempts: AttemptSnapshot = AttemptSnapshot()
 
     @property
     def blocked(self) -> int:
@@ -172,7 +204,23 @@ def _class(row: Mapping[str, Any]) -> ClassSnapshot:
         units_per_job=int(row["units_per_job"]),
         units_per_pod=int(row["units_per_pod"]),
         memory=None if row["memory"] is None else dict(row["memory"]),
+        due_soon=tuple((float(seconds), int(count)) for seconds, count in row["due_soon"]),
+        arrivals=_arrivals(row["arrivals"]),
+        attempts=_attempts(row["attempts"]),
     )
+
+
+def _arrivals(row: Mapping[str, Any]) -> ArrivalSnapshot:
+    created, again = ((float(a), float(b), float(c), float(d)) for a, b, c, d in (row["created"], row["again"]))
+    return ArrivalSnapshot(float(row["tick"]), created, again, bool(row["estimated"]))
+
+
+def _attempts(row: Mapping[str, Any]) -> AttemptSnapshot:
+    return AttemptSnapshot(float(row["window"]), _spans(row["finished"]), float(row["failed"]), _spans(row["running"]))
+
+
+def _spans(rows: Sequence[Sequence[float]]) -> tuple[SpanSnapshot, ...]:
+    return tuple(SpanSnapshot(float(longest), float(count), float(total)) for longest, count, total in rows)
 
 
 def _worker(row: Mapping[str, Any]) -> WorkerSnapshot:
