@@ -97,6 +97,7 @@ def _attempts(seen: AttemptSnapshot) -> Attempts:
         finished=tuple(Span(s.longest_seconds, s.count, s.total_seconds) for s in seen.finished),
         running=tuple(Span(s.longest_seconds, s.count, s.total_seconds) for s in seen.running),
         failed=seen.failed,
+        lately=seen.lately,
     )
 
 

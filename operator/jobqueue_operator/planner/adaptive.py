@@ -1,9 +1,10 @@
 """A downstream's working limit: less than what its manifest allows while more jobs at once do not get more done.
 
-Three signs, each of which must last for three service times (and two ticks): the share of attempts that fail, the mean
-length of an attempt, and the lack of speed-up. The last sets that length against the number in flight: below its knee a
-downstream answers as fast as ever; beyond it, attempts take longer in proportion to how many there are. By Little's law
-their quotient is what it gets done, whatever arrives; completions by themselves only follow the arrivals.
+Three signs, each of which must last for three service times and the two ticks that lengths are measured over: the share
+of attempts that fail, the mean length of an attempt, and the lack of speed-up. The last sets that length against the
+number in flight: below its knee a downstream answers as fast as ever; beyond it, attempts take longer in proportion to
+how many there are. By Little's law their quotient is what it gets done, whatever arrives; completions by themselves
+only follow the arrivals, and say the same only while jobs wait.
 
 The limit goes down by a fifth of what is in flight, and comes back by a unit a tick. When less got done then, it was
 the jobs that had become longer, not the downstream that was full: the limit goes back at once.
@@ -45,7 +46,9 @@ class Sight:
     in_flight: int
     """Units."""
     service: float
-    """Mean length of an attempt, seconds."""
+    """Mean length of the attempts that ended in the last two ticks, seconds."""
+    ended: float | None = None
+    """Units a second that those gave back; None when there were too few to say."""
     finished: float = 0.0
     failed: float = 0.0
     waiting: bool = False
@@ -73,9 +76,9 @@ def working(  # noqa: PLR0911 - one a state
     current = min(max(memory.working if memory.working is not None else ceiling, least), ceiling)
     if sight is None:
         return _answer(current, ceiling, replace(memory, working=current))
-    done = sight.in_flight / max(sight.service, 1e-6)
+    done = _done(sight)
     memory = replace(memory, working=current, best=_best(sight, done, memory.best))
-    pause = max(SERVICE_TIMES * sight.service, TICKS * tick)
+    pause = SERVICE_TIMES * sight.service + TICKS * tick
     if memory.lowered_at is not None:
         if memory.lowered_at <= now < memory.lowered_at + pause:
             return _answer(current, ceiling, memory)  # what the last step did is not seen yet
@@ -98,6 +101,15 @@ def working(  # noqa: PLR0911 - one a state
         done_before=0.0 if _failing(capacity, sight) else done,
     )
     return _answer(lower, ceiling, memory)
+
+
+def _done(sight: Sight) -> float:
+    """Return the units a second that are got through, by Little's law.
+
+    Where jobs wait, what ended bounds it: after a jump in flight, the lengths are still those of before.
+    """
+    through = sight.in_flight / max(sight.service, 1e-6)
+    return min(through, sight.ended) if sight.waiting and sight.ended is not None else through
 
 
 def _judged(

@@ -11,7 +11,7 @@ import math
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from jobqueue_operator.planner import adaptive, budget, share, split
+from jobqueue_operator.planner import adaptive, budget, estimate, share, split
 from jobqueue_operator.planner.memory import CapacityMemory
 from jobqueue_operator.planner.plan import Allocation, Reason, Share
 
@@ -61,7 +61,9 @@ def _allocate(
     seen = facts.downstreams.get(capacity.name, ())
     in_use = sum(d.in_use for d in seen) if seen else None
     memory = before.memory if before is not None else CapacityMemory()
-    now_working = adaptive.working(capacity, ceiling, _sight(pools, facts, asks, in_use), memory, now=now, tick=tick)
+    now_working = adaptive.working(
+        capacity, ceiling, _sight(pools, facts, asks, in_use, tick=tick), memory, now=now, tick=tick
+    )
     limit, memory = now_working.limit, now_working.memory
     sharers = [_sharer(capacity, p, asks[p.key], limit) for p in pools if p.spec.capacity is not None]
     proposed = share.divide(limit, [s.claimant for s in sharers])
@@ -97,26 +99,37 @@ def _allocate(
 
 
 def _sight(
-    pools: Sequence[PoolSpec], facts: Facts, asks: Mapping[str, Ask], in_use: int | None
+    pools: Sequence[PoolSpec], facts: Facts, asks: Mapping[str, Ask], in_use: int | None, *, tick: float
 ) -> adaptive.Sight | None:
     """Bring the classes of one downstream together: what is in flight for it, how long that takes, how much fails."""
     if in_use is None:
         return None
-    weight = total = finished = failed = 0.0
-    waiting = False
+    weight = total = finished = failed = ended = 0.0
+    waiting = few = False
     for pool in pools:
         ask, seen = asks[pool.key], facts.classes.get(pool.key)
         if ask.terms is None or seen is None:
             continue
-        share = float(seen.in_flight)
+        units = pool.spec.capacity.units_per_job if pool.spec.capacity is not None else 1
+        share = float(seen.in_flight * units)
         weight += share
-        total += share * ask.terms.service
+        total += share * estimate.lately(seen.attempts, otherwise=ask.terms.service)
         finished += sum(span.count for span in seen.attempts.finished)
         failed += seen.attempts.failed
+        count, _ = seen.attempts.lately
+        ended += count * units
+        few = few or (seen.in_flight > 0 and count < estimate.LATELY_LEAST)
         waiting = waiting or seen.ready - seen.blocked > 0
     if weight <= 0:
         return None
-    return adaptive.Sight(in_flight=in_use, service=total / weight, finished=finished, failed=failed, waiting=waiting)
+    return adaptive.Sight(
+        in_flight=round(weight),
+        service=total / weight,
+        ended=None if few else ended / (2.0 * tick),
+        finished=finished,
+        failed=failed,
+        waiting=waiting,
+    )
 
 
 def rooms(wanted: Wanted, downstreams: Iterable[Allocation], asks: Mapping[str, Ask]) -> dict[str, int]:

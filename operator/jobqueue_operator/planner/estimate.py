@@ -22,6 +22,8 @@ SERVICE_UNKNOWN = 1.0
 START_DELAY_UNKNOWN = 5.0
 """Seconds that a start is taken for before the first one was seen."""
 DELAYS_KEPT = 20
+LATELY_LEAST = 5.0
+"""Attempts below which what ended lately says nothing."""
 
 
 def cut_off(span: Span, limit: float) -> float:
@@ -63,6 +65,16 @@ def prior(attempts: Attempts, memory: ClassMemory, mean: float, *, tick: float) 
 def giants(attempts: Attempts, *, deadline: float) -> float:
     """Return how many running attempts are older than the deadline. Each holds a slot for nobody knows how long."""
     return sum(span.count for span in attempts.running if span.count > 0 and span.seconds > deadline * span.count)
+
+
+def lately(attempts: Attempts, *, otherwise: float) -> float:
+    """Return the mean length of the attempts that ended in the last two ticks, in seconds, if there were enough.
+
+    The cohort of `service` reaches back half a minute and more, which is too slow to see what a change of the number in
+    flight did.
+    """
+    count, seconds = attempts.lately
+    return seconds / count if count >= LATELY_LEAST else otherwise
 
 
 def rate(arrivals: Arrivals) -> float:

@@ -44,6 +44,8 @@ class Attempts:
     running: tuple[Span, ...] = ()
     failed: float = 0.0
     """Of the finished ones, those that failed (retried or dead)."""
+    lately: tuple[float, float] = (0.0, 0.0)
+    """Attempts that ended in the last two ticks, whenever started: how many, and their seconds together."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -57,6 +57,8 @@ def _numbers(seen: ClassFacts) -> Iterator[tuple[str, object]]:
     for horizon, count in seen.due_soon:
         yield "due_soon", horizon
         yield "due_soon", count
+    for number in attempts.lately:
+        yield "attempts.lately", number
     for name, spans in (("finished", attempts.finished), ("running", attempts.running)):
         for span in spans:
             yield f"attempts.{name}", span.longest

@@ -48,6 +48,9 @@ def test_the_ended_and_the_running_by_their_length(stage: Stage) -> None:
     assert all(2 <= span.longest_seconds < 3 for span in found.finished)
     assert [span.count for span in found.running] == [2, 1]
     assert total(found.running)[1] == pytest.approx(6 + 2 * 1, abs=2)
+    count, seconds = found.lately  # ended four seconds ago, within two ticks of five
+    assert count == 3
+    assert seconds == pytest.approx(6, abs=1)
     assert found.window_seconds > 30, "fewer than 500 starts: it looks further back"
 
 
@@ -73,6 +76,8 @@ def test_starts_of_an_hour_ago_are_forgotten(stage: Stage) -> None:
     old = worker.claim(1)[0]
     stage.pass_time(2)
     queue.complete(stage.conn, old.id, old.token)
+    stage.pass_time(11)
+    assert attempts(stage).lately == (0, 0)
     stage.pass_time(3600)
     assert attempts(stage).finished == ()
 

@@ -1,6 +1,7 @@
 """The adaptive limit in a closed loop with a modelled downstream: lengths grow with what is in flight beyond a knee."""
 
 from collections.abc import Callable
+from statistics import fmean
 from typing import Any
 
 import pytest
@@ -34,12 +35,17 @@ def loop(
 ) -> list[Working]:
     """Run one tick for each demand (units that would be in flight without a limit); the limit bounds it."""
     memory, limit, found = CapacityMemory(), spec.spec.units or 0, []
+    lengths: list[float] = []
+    through: list[float] = []
     for tick, wish in enumerate(demand):
         in_flight = min(wish, limit)
         share = failing(in_flight)
+        lengths.append(length(in_flight, tick))
+        through.append(in_flight / lengths[-1])
         sight = Sight(
             in_flight=int(in_flight),
-            service=length(in_flight, tick),
+            service=fmean(lengths[-2:]),
+            ended=fmean(through[-2:]),
             finished=200,
             failed=200 * share,
             waiting=wish > in_flight,

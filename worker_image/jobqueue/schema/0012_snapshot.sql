@@ -227,9 +227,10 @@ AS $$ SELECT ceil(ln(GREATEST(seconds, 30) / 30) / ln(1.25::double precision) - 
 
 -- Attempts that were started within the last 853 seconds and have ended, by class, start and length. Ends are written one behind
 -- the other, so each table is read from its end backwards: 8 pages whole, then 8 of the next 24, of the next 96, and so on, until
--- there is nothing as new. Not those that were given back: they are no measure of the work.
-CREATE FUNCTION __SCHEMA__.ended(moment timestamptz)
-RETURNS TABLE (class_id smallint, start integer, length integer, count double precision, seconds double precision, longest double precision, failed double precision)
+-- there is nothing as new. Not those that were given back: they are no measure of the work. Late are those that ended since `lately`.
+CREATE FUNCTION __SCHEMA__.ended(moment timestamptz, lately timestamptz)
+RETURNS TABLE (class_id smallint, start integer, length integer, count double precision, seconds double precision, longest double precision, failed double precision,
+               late_count double precision, late_seconds double precision)
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET enable_memoize = off SET jit = off
 AS $$
 #variable_conflict use_column
@@ -261,8 +262,9 @@ BEGIN
     WHILE low < leaf.pages LOOP
       size := LEAST(size, leaf.pages - low);
       RETURN QUERY EXECUTE format($sql$
-        SELECT e.class_id, e.start, e.length, count(*) * $1, sum(e.seconds) * $1, max(e.seconds), count(*) FILTER (WHERE e.failed) * $1
-          FROM (SELECT y.class_id, y.failed, y.seconds, __SCHEMA__.length_step(y.seconds) AS length,
+        SELECT e.class_id, e.start, e.length, count(*) * $1, sum(e.seconds) * $1, max(e.seconds), count(*) FILTER (WHERE e.failed) * $1,
+               count(*) FILTER (WHERE e.late) * $1, COALESCE(sum(e.seconds) FILTER (WHERE e.late), 0) * $1
+          FROM (SELECT y.class_id, y.failed, y.seconds, y.finished_at > $6 AS late, __SCHEMA__.length_step(y.seconds) AS length,
                        __SCHEMA__.start_step(date_part('epoch', $2 - y.started_at)) AS start
                   FROM generate_series(0, $3 - 1) AS i
                  CROSS JOIN LATERAL (SELECT $4 - 1 - floor((i + random()) * $1)::bigint AS page) a
@@ -272,7 +274,7 @@ BEGIN
                       AND x.started_at > $5 AND x.started_at <= $2 OFFSET 0) y
                  WHERE y.counts) e
          WHERE e.class_id IS NOT NULL GROUP BY 1, 2, 3 $sql$, leaf.columns, leaf.name)
-        USING size::double precision / LEAST(size, 8), moment, LEAST(size, 8)::integer, leaf.pages - low, since;
+        USING size::double precision / LEAST(size, 8), moment, LEAST(size, 8)::integer, leaf.pages - low, since, lately;
       GET DIAGNOSTICS found_ = ROW_COUNT;
       -- The last pages may be empty still, or of a backend that was slow to fill them.
       EXIT WHEN found_ = 0 AND low >= 32;
@@ -319,8 +321,9 @@ BEGIN
   ), held AS (
     SELECT l.worker_id, sum(l.jobs) AS jobs, sum(l.seconds) AS seconds FROM leases l GROUP BY l.worker_id
   ), over_ AS MATERIALIZED (
-    SELECT e.class_id, e.start, e.length, sum(e.count) AS count, sum(e.seconds) AS seconds, max(e.longest) AS longest, sum(e.failed) AS failed
-      FROM __SCHEMA__.ended(moment) e GROUP BY 1, 2, 3
+    SELECT e.class_id, e.start, e.length, sum(e.count) AS count, sum(e.seconds) AS seconds, max(e.longest) AS longest, sum(e.failed) AS failed,
+           sum(e.late_count) AS late_count, sum(e.late_seconds) AS late_seconds
+      FROM __SCHEMA__.ended(moment, cuts[2]) e GROUP BY 1, 2, 3
   ), reach AS (
     -- How far back the starts go, for 500 of them.
     SELECT s.class_id, COALESCE(min(s.start) FILTER (WHERE s.upto >= 500), 15) AS start
@@ -335,6 +338,8 @@ BEGIN
       FROM (SELECT o.class_id, o.length, max(o.longest) AS longest, sum(o.count) AS count, sum(o.seconds) AS seconds, sum(o.failed) AS failed
               FROM over_ o JOIN reach r ON r.class_id = o.class_id WHERE o.start <= r.start GROUP BY o.class_id, o.length) s
      GROUP BY s.class_id
+  ), late AS (
+    SELECT o.class_id, jsonb_build_array(sum(o.late_count), sum(o.late_seconds)) AS span FROM over_ o GROUP BY o.class_id
   ), unfinished AS (
     SELECT s.class_id, jsonb_agg(jsonb_build_array(s.longest, s.jobs, s.seconds) ORDER BY s.longest) AS spans
       FROM (SELECT l.class_id, l.length, max(l.longest) AS longest, sum(l.jobs) AS jobs, sum(l.seconds) AS seconds
@@ -369,7 +374,7 @@ BEGIN
         -- Created and due; and those whose time came: scheduled, retried, redriven. Each over the last tick, two ticks, 20 and 60 seconds.
         'arrivals', jsonb_build_object('tick', snapshot.tick, 'created', to_jsonb(x.fresh), 'again', to_jsonb(x.again), 'estimated', x.guessed OR x.estimated),
         'attempts', jsonb_build_object('window', 30 * 1.25 ^ COALESCE(t.start, 15), 'finished', COALESCE(e.spans, '[]'),
-                                       'running', COALESCE(u.spans, '[]'), 'failed', COALESCE(e.failed, 0)),
+                                       'running', COALESCE(u.spans, '[]'), 'failed', COALESCE(e.failed, 0), 'lately', COALESCE(g.span, '[0, 0]')),
         'in_flight', x.in_flight, 'expired', x.expired, 'longest_running', x.longest,
         'lease_expirations', COALESCE((SELECT y.expirations FROM __SCHEMA__.tally y WHERE y.class_id = c.id), 0),
         'dead', (SELECT count(*) FROM (SELECT 1 FROM __SCHEMA__.outcome o WHERE o.status = 'x' AND o.class_id = c.id LIMIT 10000) y),
@@ -378,7 +383,8 @@ BEGIN
         'memory', (SELECT m.memory FROM __SCHEMA__.memory m WHERE m.class_id = c.id),
         'sleepers', (SELECT count(*) FROM __SCHEMA__.sleeper s WHERE s.class_id = c.id)) ORDER BY c.name)
         FROM __SCHEMA__.class c JOIN due x ON x.class_id = c.id LEFT JOIN __SCHEMA__.downstream d ON d.id = c.downstream_id
-        LEFT JOIN reach t ON t.class_id = c.id LEFT JOIN finished e ON e.class_id = c.id LEFT JOIN unfinished u ON u.class_id = c.id), '[]'),
+        LEFT JOIN reach t ON t.class_id = c.id LEFT JOIN finished e ON e.class_id = c.id LEFT JOIN unfinished u ON u.class_id = c.id
+        LEFT JOIN late g ON g.class_id = c.id), '[]'),
     'workers', COALESCE((
       SELECT jsonb_agg(jsonb_build_object('id', w.id, 'name', w.name, 'class', c.name, 'state', w.state, 'slots', w.slots, 'units', w.units,
           'registered_at', extract(epoch FROM w.registered_at), 'seen_age', GREATEST(0, extract(epoch FROM moment - w.seen_at)),
@@ -412,6 +418,6 @@ $$;
 
 REVOKE ALL ON FUNCTION
   __SCHEMA__.first_ids(timestamptz[]), __SCHEMA__.created(timestamptz, timestamptz[], bigint[]), __SCHEMA__.backlog(timestamptz, timestamptz[], bigint[]),
-  __SCHEMA__.length_step(double precision), __SCHEMA__.start_step(double precision), __SCHEMA__.ended(timestamptz), __SCHEMA__.snapshot(double precision)
+  __SCHEMA__.length_step(double precision), __SCHEMA__.start_step(double precision), __SCHEMA__.ended(timestamptz, timestamptz), __SCHEMA__.snapshot(double precision)
 FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION __SCHEMA__.snapshot(double precision) TO __OPERATOR__, __READER__, __SUPPORT__;

@@ -38,6 +38,7 @@ class AttemptSnapshot:
     window_seconds: float = 30.0  # of the starts of those that have finished
     finished: tuple[SpanSnapshot, ...] = ()  # ended with an outcome of their own: not released, snoozed or cancelled
     failed: float = 0.0  # of the finished
+    lately: tuple[float, float] = (0.0, 0.0)  # ended in the last two ticks: how many, and their seconds together
     running: tuple[SpanSnapshot, ...] = ()  # every live one, whenever started, by the time since its start
 
 
@@ -216,7 +217,14 @@ def _arrivals(row: Mapping[str, Any]) -> ArrivalSnapshot:
 
 
 def _attempts(row: Mapping[str, Any]) -> AttemptSnapshot:
-    return AttemptSnapshot(float(row["window"]), _spans(row["finished"]), float(row["failed"]), _spans(row["running"]))
+    count, seconds = row["lately"]
+    return AttemptSnapshot(
+        window_seconds=float(row["window"]),
+        finished=_spans(row["finished"]),
+        failed=float(row["failed"]),
+        lately=(float(count), float(seconds)),
+        running=_spans(row["running"]),
+    )
 
 
 def _spans(rows: Sequence[Sequence[float]]) -> tuple[SpanSnapshot, ...]:
