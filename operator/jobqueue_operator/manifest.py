@@ -142,7 +142,6 @@ def _between(manifests: Sequence[Manifest]) -> list[Problem]:
                 ref = (spec.capacity.ref.namespace or queue.metadata.namespace, spec.capacity.ref.name)
                 if ref in downstreams:
                     found += _allowed(queue, spec, spec.capacity, downstreams[ref])
-                reserved.setdefault(ref, []).append((spec.name, spec.capacity.min_units))
                 limit = limits.get(ref)
                 one = spec.capacity.units_per_job + spec.capacity.units_per_pod
                 if limit is not None and one > limit:
@@ -154,6 +153,8 @@ def _between(manifests: Sequence[Manifest]) -> list[Problem]:
                             "lower them or raise units",
                         )
                     )
+                else:
+                    reserved.setdefault(ref, []).append((spec.name, _reserve(spec, spec.capacity)))
     for ref, parts in reserved.items():
         total = sum(units for _, units in parts)
         if ref in limits and total > limits[ref]:
@@ -161,10 +162,19 @@ def _between(manifests: Sequence[Manifest]) -> list[Problem]:
             found.append(
                 Problem(
                     f"DownstreamCapacity {ref[1]}: spec.units",
-                    f"the classes reserve {text} = {total} units, above {limits[ref]}; lower minUnits or raise units",
+                    f"the classes reserve {text} = {total} units, above {limits[ref]}; "
+                    "lower minUnits or replicas.min, or raise units",
                 )
             )
     return found
+
+
+def _reserve(spec: ClassSpec, capacity: Capacity) -> int:
+    """Return the units without which a class's minimum does not fit. Of the last worker, one slot must."""
+    charge = capacity.units_per_pod + capacity.units_per_job * spec.concurrency
+    workers = spec.replicas.min
+    one = capacity.units_per_pod + capacity.units_per_job
+    return max(capacity.min_units, (workers - 1) * charge + one if workers else 0)
 
 
 def _allowed(queue: JobQueue, spec: ClassSpec, capacity: Capacity, downstream: DownstreamCapacity) -> Iterator[Problem]:

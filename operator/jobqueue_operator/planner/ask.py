@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from jobqueue_operator.planner import demand, estimate, sanity, window
+from jobqueue_operator.planner import demand, estimate, sanity, schedule, window
 from jobqueue_operator.planner.facts import Phase
 from jobqueue_operator.planner.memory import ClassMemory, Past
 from jobqueue_operator.planner.plan import Bound, Condition, Reason, Remark
+from jobqueue_operator.resources.durations import render
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from jobqueue_operator.planner.facts import ClassFacts, Facts, WorkerFacts
     from jobqueue_operator.planner.plan import Pool, Terms
     from jobqueue_operator.planner.wanted import PoolSpec
+    from jobqueue_operator.resources.job_class import Replicas
 
 STUCK_LEAST = 15.0
 """Seconds for which slots must be idle, while jobs that could run grow older, before more workers are given up."""
@@ -59,30 +61,34 @@ def ask(wanted: PoolSpec, facts: Facts, previous: Pool | None, *, now: float, ti
     decided = previous.decision if previous is not None and previous.decision.reason is not Reason.RESTORED else None
     current = decided.replicas if decided is not None else stay
     capacity = spec.capacity
+    planned = schedule.highest(spec.schedule, now)
+    least = max(spec.replicas.min, planned.min if planned is not None else 0)
     charge = capacity.units_per_pod + capacity.units_per_job * spec.concurrency if capacity is not None else 0
     seen = facts.classes.get(wanted.key) if facts.visible else None
     problem = sanity.complaint(seen) if seen is not None else None
     if seen is None or problem is not None:
-        held = max(current, spec.replicas.min)
         known = f"its facts cannot be true ({problem})" if problem is not None else "the queue cannot be read"
-        reason = Reason.FACTS_REFUSED if problem is not None else Reason.NOT_VISIBLE
+        since = memory.blind_since if memory.blind_since is not None and memory.blind_since <= now else now
+        held = max(current, least)
+        number, reason, message = _blind(spec.replicas, held, now - since)
         return Ask(
-            replicas=held,
-            minimum=spec.replicas.min,
+            replicas=number,
+            minimum=least,
             slots=spec.concurrency,
             charge=charge,
             exist=len(workers),
             leaving=leaving,
             blind=True,
-            reason=reason,
-            message=f"{known}: holding {held}",
+            reason=reason or (Reason.FACTS_REFUSED if problem is not None else Reason.NOT_VISIBLE),
+            message=f"{known}: {message}",
             remarks=(Remark(Condition.METRICS_UNAVAILABLE, f"class {spec.name}: {known}"),),
-            memory=memory,
+            memory=replace(memory, blind_since=since),
         )
+    memory = replace(memory, blind_since=None)
     target = spec.target.oldest_message_age.total_seconds()
     wish = Ask(
         replicas=0,
-        minimum=spec.replicas.min,
+        minimum=least,
         slots=spec.concurrency,
         charge=charge,
         exist=len(workers),
@@ -96,13 +102,27 @@ def ask(wanted: PoolSpec, facts: Facts, previous: Pool | None, *, now: float, ti
         # Pausing stops claims in the queue. The minimum stays, so that resuming needs no start.
         return replace(
             wish,
-            replicas=spec.replicas.min,
+            replicas=least,
             reason=Reason.PAUSED,
-            message=f"paused: no claims, {spec.replicas.min} kept",
+            message=f"paused: no claims, {least} kept",
         )
     terms, waiting = demand.terms(seen, workers, memory, target=target, stated_slots=spec.concurrency, tick=tick)
     remembered = _remember(memory, seen, workers, terms, waiting, current=stay, now=now, tick=tick, spec=wanted)
     return _bounded(replace(wish, terms=terms, memory=remembered), wanted, seen, workers, waiting, current, now, tick)
+
+
+def _blind(replicas: Replicas, held: int, seconds: float) -> tuple[int, Reason | None, str]:
+    """Return how many workers there are while nothing is seen, the reason if it is the fallback, and why."""
+    fallback = replicas.fallback
+    if fallback is None or held >= fallback.replicas:
+        return held, None, f"holding {held}"
+    if seconds < fallback.after.total_seconds():
+        return (
+            held,
+            None,
+            f"holding {held}; replicas.fallback asks for {fallback.replicas} after {render(fallback.after)}",
+        )
+    return fallback.replicas, Reason.FALLBACK, f"for {seconds:.0f}s: replicas.fallback, {fallback.replicas}"
 
 
 def _remember(
@@ -124,7 +144,7 @@ def _remember(
         # Whoever left these workers had its reasons: they are kept for as long as if it had been us.
         past = (Past(now, current, current),)
         memory = replace(memory, past=past)
-    brief = window.brief(terms.start_delay, tick)
+    brief = window.brief(terms.start_delay, tick, length)
     peak = max(terms.up, terms.need)
     busy = seen.ready + seen.in_flight + seen.expired + estimate.due_within(seen, terms.start_delay) > 0
     busy_at = now if busy else memory.busy_at
@@ -180,7 +200,7 @@ def _bounded(
         memory.past,
         now,
         window=memory.window or 0.0,
-        brief_window=window.brief(terms.start_delay, tick),
+        brief_window=window.brief(terms.start_delay, tick, memory.window or 0.0),
     )
     if number < min(current, keep):
         kept = min(current, keep)
@@ -198,7 +218,11 @@ def _bounded(
     idle_after = spec.replicas.idle_after.total_seconds()
     if number == 0 and current > 0 and idle_for is not None and idle_for < idle_after:
         bound(1, Reason.IDLE_AFTER, f"idle for {idle_for:.0f}s of {idle_after:.0f}s")
-    if number < spec.replicas.min:
+    planned = schedule.highest(spec.schedule, now)
+    if planned is not None and planned.min > max(number, spec.replicas.min):
+        text = f"schedule {planned.cron!r} for {render(planned.for_)} asks for {planned.min}; the demand is {number}"
+        bound(planned.min, Reason.SCHEDULED_MINIMUM, text)
+    elif number < spec.replicas.min:
         bound(spec.replicas.min, Reason.MINIMUM_REPLICAS, f"replicas.min {spec.replicas.min}; the demand is {number}")
     if spec.replicas.pin is not None:
         bound(spec.replicas.pin, Reason.PINNED, f"pinned to {spec.replicas.pin}; the demand is {number}")

@@ -56,13 +56,14 @@ def _pool(
     if share is not None and decision.replicas > share.replicas and not wish.blind:
         fits = share.replicas
         text = f"{fits} of {wish.replicas} workers: {share.message}; {wish.message}"
+        condition = Condition.MINIMUM_NOT_MET if fits < wish.minimum else Condition.AT_CAPACITY
         decision = replace(
             decision,
             replicas=fits,
             reason=Reason.DOWNSTREAM_CAPACITY,
             message=text,
             bounds=(*decision.bounds, Bound(reason=Reason.DOWNSTREAM_CAPACITY, replicas=fits, message=text)),
-            remarks=(*decision.remarks, Remark(Condition.AT_CAPACITY, f"class {wanted.spec.name}: {text}")),
+            remarks=(*decision.remarks, Remark(condition, f"class {wanted.spec.name}: {text}")),
         )
     if wish.blind:
         # Who is idle or ready would be a guess: nobody is stopped.

@@ -10,7 +10,7 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from jobqueue_operator.planner import estimate
+from jobqueue_operator.planner import estimate, window
 from jobqueue_operator.planner.facts import Phase
 from jobqueue_operator.planner.plan import Terms
 
@@ -87,7 +87,9 @@ def terms(
 
     load = (rate + waiting.workable / (2.0 * target)) * s + giants
     steady = _workers(load / c - theta)
-    lasting = _workers((rate * s + giants) / c - theta)
+    # A part of a worker that was left out, and wanted again soon, is worth a whole one for as long as W is longer.
+    rounding = 0.0 if memory.window is not None and memory.window > window.first(tau) else theta
+    lasting = _workers((rate * s + giants) / c - rounding)
     have = sum(estimate.slots(w, c) for w in ready) - giants
     catch_up = floor = 0.0
     for jobs, age in _steps(waiting, soon):

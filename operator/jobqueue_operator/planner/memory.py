@@ -42,6 +42,8 @@ class ClassMemory:
     stuck: float = 0.0
     """Seconds for which slots were idle while jobs that could run grew older."""
     oldest_age: float = 0.0
+    blind_since: float | None = None
+    """Since when the class could not be seen."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -56,7 +56,7 @@ class Condition(StrEnum):
     DOWNSTREAM_SATURATED = "DownstreamSaturated"
     METRICS_UNAVAILABLE = "MetricsUnavailable"
     AT_CAPACITY = "AtCapacity"  # the downstream's limit, not the queue, decides how late jobs are
-    MINIMUM_NOT_MET = "MinimumNotMet"
+    MINIMUM_NOT_MET = "MinimumNotMet"  # the downstream's limit leaves less than the minimum
     MEMORY_REFUSED = "MemoryRefused"  # a stored prior could not be read
 
 

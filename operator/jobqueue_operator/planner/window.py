@@ -36,9 +36,9 @@ MANNERS: dict[Behavior, Manner] = {
 }
 
 
-def brief(start_delay: float, tick: float) -> float:
-    """Return W_B: a worker that is stopped and wanted again costs a start."""
-    return max(BRIEF_LEAST, start_delay + 2.0 * tick)
+def brief(start_delay: float, tick: float, window: float) -> float:
+    """Return W_B: a worker that is stopped and wanted again costs a start. Where that happened lately, W has grown."""
+    return max(BRIEF_LEAST, start_delay + 2.0 * tick, window / 3.0 if window > first(start_delay) else 0.0)
 
 
 def first(start_delay: float) -> float:

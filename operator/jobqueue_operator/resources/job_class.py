@@ -32,6 +32,13 @@ class Target(Resource):
 Behavior = Literal["Default", "Calm"]
 
 
+class Fallback(Resource):
+    """More workers while the queue cannot be read. Without it, they stay as they are."""
+
+    after: Annotated[Span, Field(description="Blind for this long before it holds.", examples=["5m"])]
+    replicas: Annotated[int, Field(ge=1, le=REPLICAS_MOST, description="Workers at least, then; never fewer than run.")]
+
+
 class Replicas(Resource):
     """How many workers may run."""
 
@@ -49,6 +56,7 @@ class Replicas(Resource):
     behavior: Annotated[
         Behavior, Field(description="Calm waits longer before workers go: fewer changes, a few more worker-hours.")
     ] = "Default"
+    fallback: Annotated[Fallback | None, Field(description="What to do while the queue cannot be read.")] = None
 
     @model_validator(mode="before")
     @classmethod
@@ -62,6 +70,10 @@ class Replicas(Resource):
     def _ordered(self) -> Self:
         if self.min > self.max:
             raise ValueError(f"min {self.min} is above max {self.max}; lower min or raise max")
+        if self.fallback is not None and self.fallback.replicas > self.max:
+            raise ValueError(
+                f"fallback.replicas {self.fallback.replicas} is above max {self.max}; lower it or raise max"
+            )
         return self
 
 
@@ -207,3 +219,12 @@ class ClassSpec(Resource):
         Field(description="Merged over the worker's pod template, containers by name."),
         AfterValidator(_pod_template),
     ] = {}  # noqa: RUF012 - pydantic copies it, and the model is frozen
+
+    @model_validator(mode="after")
+    def _schedule_fits(self) -> Self:
+        for entry in self.schedule:
+            if entry.min > self.replicas.max:
+                raise ValueError(
+                    f"schedule: min {entry.min} is above replicas.max {self.replicas.max}; lower it or raise max"
+                )
+        return self

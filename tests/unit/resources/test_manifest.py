@@ -223,9 +223,23 @@ def test_minimums_above_the_limit_are_refused_with_the_sum() -> None:
     assert refused(text + DOWNSTREAM) == [
         (
             "DownstreamCapacity db: spec.units: the classes reserve email 6 + slow 5 = 11 units, above 10; "
-            "lower minUnits or raise units"
+            "lower minUnits or replicas.min, or raise units"
         )
     ]
+
+
+def test_workers_kept_whatever_the_demand_are_reserved_too_but_for_idle_slots_of_the_last() -> None:
+    def three(slots: int) -> str:
+        more = f"capacity: {{ref: {{name: db}}}}, replicas: {{min: 3}}, concurrency: {slots}"
+        return queue() + f"  - {{name: slow, timeout: 1s, {more}}}\n" + DOWNSTREAM
+
+    assert refused(three(5)) == [
+        (
+            "DownstreamCapacity db: spec.units: the classes reserve slow 11 = 11 units, above 10; "
+            "lower minUnits or replicas.min, or raise units"
+        )
+    ]
+    assert parse_manifests(three(4), name="jobqueue.yaml")
 
 
 def test_a_job_that_can_never_run_is_refused() -> None:

@@ -1,0 +1,176 @@
+"""The law on facts whose answer can be computed by hand: T 30 s, so dl 20 s and R 10 s; start delay 8 s; 4 slots."""
+
+from itertools import pairwise
+from typing import Any
+
+import pytest
+
+from jobqueue_operator.planner import demand, estimate, victims
+from jobqueue_operator.planner.decide import plan
+from jobqueue_operator.planner.facts import Arrivals, Attempts, ClassFacts, Facts, Phase, Span, WorkerFacts
+from jobqueue_operator.planner.memory import ClassMemory
+from jobqueue_operator.planner.plan import Condition, Plan, Terms
+from unit.planner.world import Class, asked, run, spec
+
+SECOND = ClassMemory(prior=1.0, service=1.0, start_delay=8.0)
+
+
+def worker(name: str, phase: Phase = Phase.READY, **fields: Any) -> WorkerFacts:
+    return WorkerFacts(name=name, class_="email", phase=phase, revision="r1", slots=4, **fields)
+
+
+def fleet(number: int, phase: Phase = Phase.READY, **fields: Any) -> list[WorkerFacts]:
+    return [worker(f"w{n}", phase, **fields) for n in range(number)]
+
+
+def terms(seen: ClassFacts, *workers: WorkerFacts, memory: ClassMemory = SECOND, target: float = 30.0) -> Terms:
+    return demand.terms(seen, workers, memory, target=target, stated_slots=4, tick=5.0)[0]
+
+
+def waiting(jobs: int, *ages: float, **fields: Any) -> ClassFacts:
+    return ClassFacts(ready=jobs, ages=ages, oldest_age=max(ages, default=0.0), **fields)
+
+
+def test_the_deadline_leaves_room_for_two_ticks_or_a_fifth() -> None:
+    assert demand.deadline(30, 5) == 20
+    assert demand.deadline(100, 5) == 80
+    assert demand.deadline(8, 5) == 2, "a target below two ticks: a quarter of it"
+
+
+def test_a_backlog_by_hand() -> None:
+    """100 jobs of 1 s, 10 s old, nobody there.
+
+    All of them by 20 - 10 s is below tau + R = 18 s, so 18 s: x = 100 / (4 * 10) = 2.5, y = 100 / 18 / 4 = 1.39.
+    """
+    found = terms(waiting(100, *[10.0] * 8))
+    assert found.catch_up == pytest.approx(2.5)
+    assert found.floor == pytest.approx(100 / 18 / 4)
+    assert (found.up, found.need) == (3, 2)
+
+
+def test_a_load_by_hand() -> None:
+    """20 arrivals a second of 1 s: 20 slots, 5 workers; theta is 1 - 18 / 20 = 0.1, so 5 - 0.1 rounds up to 5."""
+    found = terms(ClassFacts(arrivals=Arrivals(last=100, before=100, in_20s=400, in_60s=1200)))
+    assert (found.rate, found.load, found.steady) == (20, 20, 5)
+
+
+@pytest.mark.parametrize("age", [0.0, 5.0, 19.9, 20.0, 29.0, 31.0, 1e6])
+def test_one_job_is_one_worker_however_old(age: float) -> None:
+    for there in ([], fleet(1)):
+        found = terms(waiting(1, age), *there)
+        assert max(found.up, found.need) == 1
+
+
+def test_one_ancient_job_before_fresh_ones_is_one_job() -> None:
+    found = terms(waiting(40, 10_000.0, *[0.0] * 7), *fleet(2))
+    assert max(found.up, found.need) <= 2, "40 s of work in 20 s on 8 slots"
+
+
+def test_starts_that_take_longer_than_the_target_are_sized_for_and_said() -> None:
+    """tau 25: left is tau + R = 35, x = 100 / (4 * 10) = 2.5."""
+    slow = ClassMemory(prior=1.0, service=1.0, start_delay=25.0)
+    found = terms(waiting(100, *[0.0] * 8), memory=slow)
+    assert found.catch_up == pytest.approx(2.5)
+    assert found.up == 3
+    wanted = asked(spec(concurrency=4, target={"oldestMessageAge": "20s"}))
+    late = WorkerFacts(name="w", class_="email", phase=Phase.READY, revision="r1", started_in=25.0)
+    facts = Facts(classes={"email": ClassFacts()}, workers=(late,))
+    decided = plan(wanted, facts, None, now=100.0).pool("email")
+    assert decided is not None
+    assert Condition.TARGET_BELOW_START_DELAY in {r.condition for r in decided.decision.remarks}
+
+
+def test_a_batch_is_not_a_rate_and_a_step_is() -> None:
+    assert estimate.rate(Arrivals(last=600, before=0, in_20s=600, in_60s=600)) == 10, "a minute's mean"
+    assert estimate.rate(Arrivals(last=0, before=600, in_20s=600, in_60s=600)) == 10
+    step = estimate.rate(Arrivals(last=100, before=100, in_20s=200, in_60s=200))
+    assert step == pytest.approx((100 - 2 * 10) / 5)
+
+
+def test_a_batch_that_straddles_a_tick_asks_for_no_more_workers_than_have_jobs() -> None:
+    """For one tick it looks like a step; what keeps slots busy is the 40 jobs and those of one more tick."""
+    seen = waiting(40, *[0.0] * 8, arrivals=Arrivals(last=20, before=20, in_20s=40, in_60s=40))
+    found = terms(seen)
+    assert found.rate == pytest.approx((20 - 2 * 20**0.5) / 5)
+    assert max(found.up, found.need, found.steady) <= found.useful == 13
+
+
+def test_jobs_that_all_started_together_grow_with_their_age_before_any_has_ended() -> None:
+    """40 attempts of 12 s so far, and 5 of the prior's 1 s."""
+    found = estimate.service(Attempts(running=(Span(12, 40, 480),)), SECOND, deadline=20)
+    assert found == pytest.approx((40 * 12 + 5 * 1) / 45)
+
+
+def test_a_slow_down_is_seen_in_the_attempts_that_run_not_in_those_that_end() -> None:
+    """The few that end are those that started before it; leaving the others out would say 1 s."""
+    seen = Attempts(finished=(Span(1, 10, 10),), running=(Span(18, 40, 720),))
+    assert estimate.service(seen, SECOND, deadline=20) == pytest.approx((10 + 720 + 5) / 55)
+
+
+def test_giants_take_their_slots_and_do_not_lengthen_the_rest() -> None:
+    """8 attempts of 100 s fill two workers; 40 jobs of 1 s: 2 + 40 / (4 * (20 - 8)) = 2.83."""
+    seen = waiting(40, *[0.0] * 8, in_flight=8, attempts=Attempts(running=(Span(100, 8, 800),)))
+    found = terms(seen, *fleet(2))
+    assert (found.giants, found.service) == (8, 1)
+    assert found.catch_up == pytest.approx(40 / 48)
+    assert found.up == 3
+
+
+def test_attempts_are_cut_off_at_the_deadline() -> None:
+    seen = Attempts(finished=(Span(1, 99, 99), Span(3600, 1, 3600)))
+    assert estimate.service(seen, SECOND, deadline=20) == pytest.approx((99 + 20 + 5) / 105)
+
+
+@pytest.mark.parametrize(("prior", "found"), [(100.0, (500 + 5 * 20) / 505), (0.01, (500 + 0.05) / 505)])
+def test_a_prior_that_is_wrong_a_hundred_times_is_outweighed(prior: float, found: float) -> None:
+    seen = Attempts(finished=(Span(1, 500, 500),))
+    assert estimate.service(seen, ClassMemory(prior=prior), deadline=20) == pytest.approx(found)
+
+
+def test_workers_that_vanish_while_they_start_are_asked_for_again() -> None:
+    wanted = asked(spec(concurrency=4, replicas={"min": 0, "max": 20}))
+    seen = waiting(400, *[0.0] * 8)
+    previous: Plan | None = None
+    for number, workers in enumerate([(), fleet(6, Phase.STARTING, age=1.0), (), fleet(2, Phase.STARTING, age=1.0)]):
+        facts = Facts(classes={"email": seen}, workers=tuple(workers))
+        previous = plan(wanted, facts, previous, now=100.0 + 5 * number)
+        pool = previous.pool("email")
+        assert pool is not None
+        assert pool.decision.replicas >= 3, "the need does not depend on who is starting"
+
+
+def test_workers_on_their_way_are_counted_from_when_they_will_be_there() -> None:
+    """8 s to go of 8: 4 * (20 - 8) = 48 s of work by the deadline; one that started 6 s ago is due in a tick: 60 s."""
+    seen = waiting(96, *[0.0] * 8)
+    assert terms(seen, *fleet(2, Phase.STARTING, age=0.0)).catch_up == 0
+    assert terms(seen, *fleet(1, Phase.STARTING, age=0.0)).catch_up == pytest.approx((96 - 48) / 48)
+    assert terms(seen, *fleet(1, Phase.STARTING, age=6.0)).catch_up == pytest.approx((96 - 60) / 48)
+
+
+def test_a_load_between_two_numbers_of_workers_does_not_dither() -> None:
+    """2.5 workers' load. Left to three, jobs grow old by and by; a fourth is not started and stopped each minute."""
+    made = run([Class(spec(concurrency=4, replicas={"min": 0, "max": 20}), [10.0], length=1.01)], 240)
+    decided = [pool.decision.replicas for t in made[120:] if (pool := t.plan.pool("email")) is not None]
+    assert set(decided) <= {3, 4}
+    assert sum(a != b for a, b in pairwise(decided)) <= 10, decided
+
+
+def test_a_retired_worker_is_taken_back_before_one_is_made_and_one_that_ends_is_not() -> None:
+    there = [worker("a"), worker("b", Phase.RETIRED), worker("c", Phase.DRAINING)]
+    assert victims.moves(there, 2, "r1").take_back == ("b",)
+    assert victims.moves(there, 3, "r1").take_back == ("b",)
+    assert victims.moves(there[:1] + there[2:], 3, "r1").take_back == ()
+
+
+@pytest.mark.parametrize(("due_in", "workers"), [(6.0, 1), (600.0, 0)])
+def test_only_a_retry_that_is_due_before_a_worker_could_start_keeps_one(due_in: float, workers: int) -> None:
+    wanted = asked(spec(concurrency=4, replicas={"min": 0, "idleAfter": "10s"}))
+    soon = tuple((h, int(due_in <= h)) for h in (1.0, 2.0, 5.0, 10.0, 20.0, 30.0, 60.0, 120.0))
+    previous: Plan | None = None
+    for number in range(40):
+        there = WorkerFacts(name="w", class_="email", phase=Phase.READY, revision="r1", started_in=8.0)
+        facts = Facts(classes={"email": ClassFacts(scheduled=1, due_soon=soon)}, workers=(there,))
+        previous = plan(wanted, facts, previous, now=1000.0 + 5 * number)
+    pool = previous.pool("email") if previous is not None else None
+    assert pool is not None
+    assert pool.decision.replicas == workers
