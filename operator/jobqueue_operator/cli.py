@@ -116,7 +116,7 @@ def explain(
     dsn_dir: DsnDir = None,
     schema: Schema = "jobqueue",
     tick: Annotated[
-        float, typer.Option(min=0.1, max=60, metavar="SECONDS", help="Live: time between two looks, as up's.")
+        float, typer.Option(min=0.1, max=10, metavar="SECONDS", help="Live: time between two looks, as up's.")
     ] = 1.0,
     from_: Annotated[
         Path | None,

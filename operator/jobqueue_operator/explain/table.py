@@ -61,7 +61,7 @@ def _cells(score: Score, old: Score) -> tuple[str, ...]:
 
 def _difference(found: Difference) -> str:
     return (
-        f"{_moment(found.begin)} for {show_seconds(found.end - found.begin)}: {found.new} workers instead of "
+        f"{_moment(found.begin)} for {show_seconds(found.end - found.begin)}: workers {found.new} instead of "
         f"{found.old}, oldest job {show_seconds(found.new_age)} instead of {show_seconds(found.old_age)}"
     )
 

@@ -42,10 +42,14 @@ TERMS = {
 
 def lines(found: Explanation) -> Iterator[str]:
     """Write an explanation, section by section; what there is nothing to say of is left out."""
+    return map(printable, _lines(found))  # names and messages may have been written by anybody
+
+
+def _lines(found: Explanation) -> Iterator[str]:
     decision = found.pool.decision
     there = sum(found.workers.values())
     yield f"{found.class_} at {show_time(datetime.fromtimestamp(found.now, UTC))}: {_workers(decision.replicas)}"
-    yield f"  {decision.reason}: {printable(decision.message)}"
+    yield f"  {decision.reason}: {decision.message}"
     if found.pool.replicas < decision.replicas:
         yield f"  {_workers(found.pool.replicas)} now: more when those that leave have given their units back"
     if found.repeats is False:
@@ -55,18 +59,16 @@ def lines(found: Explanation) -> Iterator[str]:
         yield from _section("law", _terms(decision.terms))
     yield from _section(
         "bounds, in the order in which they were applied",
-        [(b.reason, f"{_workers(b.replicas)}: {printable(b.message)}") for b in decision.bounds],
+        [(b.reason, f"{_workers(b.replicas)}: {b.message}") for b in decision.bounds],
     )
     if found.allocation is not None:
-        yield from _section(
-            f"downstream {printable(found.allocation.downstream)}", _downstream(found, found.allocation)
-        )
+        yield from _section(f"downstream {found.allocation.downstream}", _downstream(found, found.allocation))
     remarks = [*decision.remarks, *(found.allocation.remarks if found.allocation is not None else ())]
-    yield from _section("conditions", [(r.condition, printable(r.message)) for r in remarks])
+    yield from _section("conditions", [(r.condition, r.message) for r in remarks])
     yield from _section("who goes", _steps(found))
     yield from _section("end of a worker", [("grace", found.drain)] if found.drain else [])
     for warning in found.warnings:
-        yield f"  {printable(warning)}"
+        yield f"  {warning}"
     yield from _section("what would change it", [(c.what, _change(c, decision.replicas)) for c in found.changes])
 
 
@@ -120,8 +122,12 @@ def _jobs(seen: ClassFacts) -> list[tuple[str, str]]:
         rows.append(("oldest", show_seconds(seen.oldest_age)))
     if seen.ages:
         rows.append(("ages", " ".join(show_seconds(age) for age in seen.ages) + "  (oldest first, every eighth)"))
-    soon = "; due within " + ", ".join(f"{show_seconds(s)}: {n}" for s, n in seen.due_soon) if seen.due_soon else ""
-    rows.append(("scheduled", f"{about}{seen.scheduled}{soon}"))
+    if seen.scheduled:
+        more = [
+            now for now, before in zip(seen.due_soon, [(0.0, 0), *seen.due_soon], strict=False) if now[1] > before[1]
+        ]
+        soon = "; due within " + ", ".join(f"{show_seconds(s)}: {n}" for s, n in more) if more else ""
+        rows.append(("scheduled", f"{about}{seen.scheduled}{soon}"))
     expired = f", and {seen.expired} whose lease is over" if seen.expired else ""
     rows.append(("in flight", f"{seen.in_flight}{expired}"))
     if seen.dead:
@@ -139,13 +145,16 @@ def _attempts(seen: Attempts) -> list[tuple[str, str]]:
     rows = []
     count, spent = sum(s.count for s in seen.finished), sum(s.seconds for s in seen.finished)
     if count:
-        failed = f", {seen.failed:g} failed" if seen.failed else ""
+        failed = f", {seen.failed:.0f} failed" if seen.failed else ""
         rows.append(
-            ("attempts", f"{count:g} ended{failed}, of the last {show_seconds(seen.window)}; mean {spent / count:.3g}s")
+            (
+                "attempts",
+                f"{count:.0f} ended{failed}, of the last {show_seconds(seen.window)}; mean {spent / count:.3g}s",
+            )
         )
     running = sum(s.count for s in seen.running)
     if running:
-        rows.append(("running", f"{running:g}, the longest up to {show_seconds(seen.running[-1].longest)}"))
+        rows.append(("running", f"{running:.0f}, the longest up to {show_seconds(seen.running[-1].longest)}"))
     return rows
 
 
@@ -163,25 +172,25 @@ def _downstream(found: Explanation, allocation: Allocation) -> list[tuple[str, s
     used = "unknown" if allocation.in_use is None else str(allocation.in_use)
     rows = [
         ("units", f"{used} in use, {allocation.limit} given out, {allocation.ceiling} at most"),
-        (allocation.reason, printable(allocation.message)),
+        (allocation.reason, allocation.message),
     ]
     if len(allocation.limits) > 1:
-        rows += [(f"database {printable(name)}", f"{units} units") for name, units in allocation.limits.items()]
+        rows += [(f"database {name}", f"{units} units") for name, units in allocation.limits.items()]
     for share in allocation.shares:
         got = f"asks {share.asked}, gets {share.allocated} (reserved {share.minimum}): {_workers(share.replicas)}"
         held = f"; held back by {', '.join(share.held_back_by)}" if share.held_back_by else ""
         mark = " <" if share.pool == found.class_ else ""
-        rows.append((printable(share.pool), got + held + mark))
+        rows.append((share.pool, got + held + mark))
     if found.holds_back:
-        rows.append(("wait for what it has", printable(", ".join(found.holds_back))))
+        rows.append(("wait for what it has", ", ".join(found.holds_back)))
     return rows
 
 
 def _steps(found: Explanation) -> list[tuple[str, str]]:
     pool = found.pool
-    rows = [("retire", f"{printable(v.worker)}: {v.reason}, {printable(v.message)}") for v in pool.retire]
-    rows += [("take back", printable(name)) for name in pool.take_back]
-    rows += [("stop", f"{printable(v.worker)}: {v.reason}, {printable(v.message)}") for v in pool.stop]
+    rows = [("retire", f"{v.worker}: {v.reason}, {v.message}") for v in pool.retire]
+    rows += [("take back", name) for name in pool.take_back]
+    rows += [("stop", f"{v.worker}: {v.reason}, {v.message}") for v in pool.stop]
     if pool.rollout is not None:
-        rows.append(("rollout", f"{pool.rollout.reason}: {printable(pool.rollout.message)}"))
+        rows.append(("rollout", f"{pool.rollout.reason}: {pool.rollout.message}"))
     return rows

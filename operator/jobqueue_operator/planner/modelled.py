@@ -279,6 +279,8 @@ class Policy:
 def _running(seen: Attempts, running: int, service: float) -> Attempts:
     """Return recorded attempts with as many running ones as this policy has, of the recorded lengths."""
     count = sum(span.count for span in seen.running)
+    if running == count:
+        return seen
     if running <= 0:
         return replace(seen, running=())
     if count <= 0:
