@@ -6,13 +6,13 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from bench import claim, drain, enqueue, held, limit, report, wakeup
+from bench import claim, drain, enqueue, held, limit, plan, report, wakeup
 from bench.server import started
 
 if TYPE_CHECKING:
     from bench.server import Server
 
-WHAT = ("drain", "enqueue", "claim", "wakeup", "held", "limit")
+WHAT = ("drain", "enqueue", "claim", "wakeup", "held", "limit", "plan")
 
 
 def _arguments() -> argparse.Namespace:
@@ -65,5 +65,7 @@ def _measure(what: str, server: Server, arguments: argparse.Namespace, around: d
     elif what == "limit":
         contests = limit.contests(server, min(jobs, 100_000), rounds)
         report.write(what, [report.contest_table(c, [limit.FREE]) for c in contests], contests, around)
+    elif what == "plan":
+        report.write(what, [plan.table()], [], around)
     else:
         report.write(what, [held.table(server, arguments.seconds or (10 if quick else 60))], [], around)

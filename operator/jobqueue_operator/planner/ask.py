@@ -51,10 +51,11 @@ class Ask:
     memory: ClassMemory
 
 
-def ask(wanted: PoolSpec, facts: Facts, previous: Pool | None, *, now: float, tick: float) -> Ask:
-    """Return what one class asks for, and why."""
+def ask(
+    wanted: PoolSpec, facts: Facts, workers: Sequence[WorkerFacts], previous: Pool | None, *, now: float, tick: float
+) -> Ask:
+    """Return what one class asks for, and why. `workers`: its own."""
     spec = wanted.spec
-    workers = [w for w in facts.workers if w.class_ == wanted.key]
     memory = previous.memory if previous is not None else ClassMemory()
     leaving = sum(1 for w in workers if w.phase is Phase.DRAINING)
     stay = sum(1 for w in workers if w.phase not in {Phase.RETIRED, Phase.DRAINING})

@@ -10,8 +10,10 @@ from jobqueue_operator.planner.ask import ask
 from jobqueue_operator.planner.plan import Bound, Condition, Decision, Plan, Pool, Reason, Remark
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from jobqueue_operator.planner.ask import Ask
-    from jobqueue_operator.planner.facts import Facts
+    from jobqueue_operator.planner.facts import Facts, WorkerFacts
     from jobqueue_operator.planner.plan import Share
     from jobqueue_operator.planner.wanted import PoolSpec, Wanted
 
@@ -26,18 +28,31 @@ def plan(wanted: Wanted, facts: Facts, previous: Plan | None, *, now: float, tic
     since the epoch; `tick` the seconds between two calls. Never raises for any facts.
     """
     before = {pool.class_: pool for pool in previous.pools} if previous is not None else {}
-    asks = {pool.key: ask(pool, facts, before.get(pool.key), now=now, tick=tick) for pool in wanted.pools}
+    workers: dict[str, list[WorkerFacts]] = {}
+    for worker in facts.workers:
+        workers.setdefault(worker.class_, []).append(worker)
+    asks = {
+        pool.key: ask(pool, facts, workers.get(pool.key, ()), before.get(pool.key), now=now, tick=tick)
+        for pool in wanted.pools
+    }
     downstreams = capacity.divide(wanted, facts, asks, previous, now=now, tick=tick)
     rooms = capacity.rooms(wanted, downstreams, asks)
     shares = {share.pool: share for allocation in downstreams for share in allocation.shares}
     pools = [
-        _pool(pool, asks[pool.key], shares.get(pool.key), rooms.get(pool.key), facts, before.get(pool.key), now)
+        _pool(
+            pool,
+            asks[pool.key],
+            shares.get(pool.key),
+            rooms.get(pool.key),
+            workers.get(pool.key, ()),
+            before.get(pool.key),
+            now,
+        )
         for pool in wanted.pools
     ]
     known = {pool.key for pool in wanted.pools}
-    for class_ in sorted({w.class_ for w in facts.workers} - known):
-        workers = [w for w in facts.workers if w.class_ == class_]
-        gone = tuple(victims.victim(w, Reason.REMOVED) for w in victims.rank(workers))
+    for class_ in sorted(workers.keys() - known):
+        gone = tuple(victims.victim(w, Reason.REMOVED) for w in victims.rank(workers[class_]))
         decision = Decision(0, Reason.REMOVED, "the class is no longer in the manifest")
         pools.append(Pool(class_, "", decision, stop=gone))
     return Plan(tuple(pools), downstreams)
@@ -48,7 +63,7 @@ def _pool(
     wish: Ask,
     share: Share | None,
     room: int | None,
-    facts: Facts,
+    workers: Sequence[WorkerFacts],
     before: Pool | None,
     now: float,
 ) -> Pool:
@@ -74,7 +89,6 @@ def _pool(
     if Reason.DOWNSTREAM_CAPACITY not in {decision.reason, before.decision.reason if before is not None else None}:
         # What others' demand took or gave back says nothing of this one's.
         memory = window.moved(memory, current, decision.replicas, now, manner=manner)
-    workers = [w for w in facts.workers if w.class_ == wanted.key]
     moves = victims.moves(workers, decision.replicas, wanted.revision)
     moving = moves.retire or moves.take_back
     step = None if moving else rollout.step(workers, wanted.revision, decision.replicas)
