@@ -82,6 +82,12 @@ def test_fewer_as_time_goes_by_comes_when_the_planner_says_so() -> None:
     assert change.replicas == previous.pools[0].decision.replicas < held
 
 
+def test_a_target_that_leads_where_the_windows_lead_anyway_changes_nothing() -> None:
+    made = run([Class(spec(replicas=REPLICAS), [60.0] * 40 + [5.0])], 60)
+    tick = next(t for t in made[41:] if t.plan.pools[0].decision.reason is Reason.SCALE_IN_WINDOW)
+    assert find(changes(tick, "email"), "target 2m instead of 1m").replicas == tick.plan.pools[0].decision.replicas
+
+
 def test_what_stays_the_same_for_long_is_said() -> None:
     tick = run([Class(spec(replicas=REPLICAS), [60.0])], 100)[-1]
     (change,) = [c for c in changes(tick, "email") if c.after is not None]

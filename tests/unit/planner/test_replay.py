@@ -153,6 +153,7 @@ def test_classes_that_only_one_side_knows_are_named() -> None:
         "class email is not in the new spec: its workers would end",
         "class invoice was not recorded: nothing is known of its load",
     )
+    assert only(found).differences == ()
     assert only(found).new.seconds == 0
     assert only(found).old.seconds == 39 * 5
 
