@@ -28,7 +28,7 @@ from services.processes import Process
 if TYPE_CHECKING:
     from collections.abc import Callable
     from types import TracebackType
-    from typing import Self
+    from typing import LiteralString, Self
 
 TICK = 0.5
 """Seconds between two decisions of `up` in a campaign: its scenes last a minute, not an hour."""
@@ -172,9 +172,9 @@ class Theatre:
                 raise TimeoutError(f"{what}: not within {within:g} s\n{told}")
             time.sleep(PAUSE)
 
-    def value(self, query: str, *params: Any) -> Any:
+    def value(self, query: LiteralString, *params: Any) -> Any:
         """First column of the first row."""
-        row = self.connection.execute(query, params).fetchone()  # type: ignore[call-overload]
+        row = self.connection.execute(query, params).fetchone()
         return None if row is None else row[0]
 
     def ended(self) -> int:
