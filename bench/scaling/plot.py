@@ -41,7 +41,7 @@ def draw(theatre: Theatre, title: str, path: Path) -> None:
         axes[2].step(at, [row.get("in_use") for row in rows], where="post", color=color, label=f"{name}: in flight")
         axes[2].step(at, [row.get("limit") for row in rows], where="post", color="black", label=f"{name}: limit")
         axes[2].set_ylabel("units")
-    axes[0].set_title(title, loc="left")
+    axes[0].set_title(title, loc="left", fontsize="small")
     axes[-1].set_xlabel("seconds")
     for panel in axes:
         panel.set_ylim(bottom=0)
