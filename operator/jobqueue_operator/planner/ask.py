@@ -203,7 +203,11 @@ def _bounded(
         window=memory.window or 0.0,
         brief_window=window.brief(terms.start_delay, tick, memory.window or 0.0),
     )
-    if number < min(current, keep):
+    idle_for = now - memory.busy_at if memory.busy_at is not None else None
+    idle_after = spec.replicas.idle_after.total_seconds()
+    # Idle for as long as the manifest asks for, a class goes to zero whatever the windows remember.
+    at_rest = number == 0 and idle_for is not None and idle_for >= idle_after
+    if number < min(current, keep) and not at_rest:
         kept = min(current, keep)
         bound(
             kept, Reason.SCALE_IN_WINDOW, f"{number} would do; {kept} stay until that has held for {memory.window:.0f}s"
@@ -215,8 +219,6 @@ def _bounded(
             Reason.HEAD_BLOCKED,
             f"slots are idle while {waiting.workable:.0f} ready jobs grow older: no more workers",
         )
-    idle_for = now - memory.busy_at if memory.busy_at is not None else None
-    idle_after = spec.replicas.idle_after.total_seconds()
     if number == 0 and current > 0 and idle_for is not None and idle_for < idle_after:
         bound(1, Reason.IDLE_AFTER, f"idle for {idle_for:.0f}s of {idle_after:.0f}s")
     planned = schedule.highest(spec.schedule, now)

@@ -8,8 +8,8 @@ import pytest
 from jobqueue_operator.planner import demand, estimate, victims
 from jobqueue_operator.planner.decide import plan
 from jobqueue_operator.planner.facts import Arrivals, Attempts, ClassFacts, Facts, Phase, Span, WorkerFacts
-from jobqueue_operator.planner.memory import ClassMemory
-from jobqueue_operator.planner.plan import Condition, Plan, Terms
+from jobqueue_operator.planner.memory import ClassMemory, Past
+from jobqueue_operator.planner.plan import Condition, Decision, Plan, Pool, Reason, Terms
 from unit.planner.world import Class, asked, run, spec
 
 SECOND = ClassMemory(prior=1.0, service=1.0, start_delay=8.0)
@@ -176,3 +176,16 @@ def test_only_a_retry_that_is_due_before_a_worker_could_start_keeps_one(due_in: 
     pool = previous.pool("email") if previous is not None else None
     assert pool is not None
     assert pool.decision.replicas == workers
+
+
+@pytest.mark.parametrize("window", [30.0, 120.0])
+def test_a_class_that_is_idle_for_long_enough_goes_to_zero_whatever_the_windows_remember(window: float) -> None:
+    wanted = asked(spec(concurrency=4, replicas={"min": 0, "max": 9, "idleAfter": "20s"}))
+    there = tuple(fleet(4))
+    memory = ClassMemory(window=window, window_at=1000.0, past=(Past(1000.0, 4, 4),), busy_at=1000.0)
+    previous = Plan((Pool("email", "r1", Decision(4, Reason.DEMAND, ""), memory=memory),))
+    for number, expected in ((1, 4), (3, 4), (4, 0)):
+        facts = Facts(classes={"email": ClassFacts()}, workers=there)
+        found = plan(wanted, facts, previous, now=1000.0 + 5 * number).pool("email")
+        assert found is not None
+        assert found.decision.replicas == expected
