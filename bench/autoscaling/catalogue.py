@@ -41,8 +41,8 @@ class Family:
 
 
 LONG_GRACE = 3600.0
-_DEPTHS = (0.5, 0.7, 0.85, 1.0, 1.2, 1.5, 2.0, 4.0, 8.0)
-_WINDOWS = (60.0, 300.0)
+_DEPTHS = (0.5, 0.7, 0.85, 1.0, 1.2, 1.5, 2.0, 4.0, 8.0, 12.0, 16.0)
+_WINDOWS = (0.0, 60.0, 300.0)
 
 
 def _hpa(load: Load, v: Mapping[str, float], kind: str) -> Hpa:
@@ -78,7 +78,7 @@ OTHERS: dict[str, Family] = {
     "HPA, backlog": Family(
         lambda load, v: _hpa(load, v, "backlog"),
         {"per slot": 1.0, "down": 300.0, "grace": 30.0},
-        {"per slot": (0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0), "down": _WINDOWS},
+        {"per slot": (0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 12.0, 16.0), "down": _WINDOWS},
     ),
     "HPA, age": Family(
         lambda load, v: _hpa(load, v, "age"),
@@ -88,7 +88,7 @@ OTHERS: dict[str, Family] = {
     "KEDA": Family(
         _keda,
         {"per slot": 1.0, "down": 300.0, "cooldown": 300.0, "grace": 30.0},
-        {"per slot": _DEPTHS, "down": _WINDOWS, "cooldown": _WINDOWS},
+        {"per slot": _DEPTHS[3:], "down": _WINDOWS, "cooldown": (60.0, 300.0)},
     ),
     "KPA": Family(
         _kpa,

@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING
 from bench.autoscaling import tables
 from bench.autoscaling.contest import matches, play_all
 from bench.autoscaling.load import StartDelay
+from bench.autoscaling.oracle import tuned
+from bench.autoscaling.plots import draw
 from bench.autoscaling.workloads import NAMES
 
 if TYPE_CHECKING:
@@ -38,8 +40,11 @@ def _arguments(words: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--spread", type=float, default=0.0, help="sigma of lognormal start delays (default 0: fixed)")
     parser.add_argument("--no-oracle", action="store_true", help="leave out the search for the others' best parameters")
     parser.add_argument("--only-planner", action="store_true", help="the planner beside always at cap alone")
+    parser.add_argument("--no-plots", action="store_true", help="leave out the plots")
     parser.add_argument("--processes", type=int, default=os.cpu_count() or 1, help="processes (default: processors)")
-    parser.add_argument("--output", type=Path, default=RESULTS, help="folder for JSON (default bench/results)")
+    parser.add_argument(
+        "--output", type=Path, default=RESULTS, help="folder for JSON and plots (default bench/results)"
+    )
     found = parser.parse_args(words)
     if unknown := set(found.workloads) - set(NAMES):
         parser.error(f"workload: {min(unknown)!r} is none of {', '.join(NAMES)}")
@@ -49,7 +54,7 @@ def _arguments(words: Sequence[str] | None) -> argparse.Namespace:
 def main(words: Sequence[str] | None = None) -> int:
     """Run what the command line names; return 0, whatever the figures are."""
     asked = _arguments(words)
-    began = time.monotonic()
+    began, busy = time.monotonic(), os.getloadavg()[0]
     names = asked.workloads or (QUICK if asked.quick else NAMES)
     seeds = asked.seeds or ([1] if asked.quick else [1, 2])
     delays = [StartDelay(delay, asked.spread) for delay in asked.delays]
@@ -65,10 +70,11 @@ def main(words: Sequence[str] | None = None) -> int:
         if sys.stderr.isatty():
             print(f"\r{done}/{len(wanted)} {played.match.workload:20}", end="", file=sys.stderr, flush=True)
 
-    played = play_all(wanted, asked.processes, told)
+    everything = play_all(wanted, asked.processes, told)
+    by_delay = [tuned([p for p in everything if p.match.delay == delay]) for delay in delays]
+    played = [p for group in by_delay for p in group]
     laid_out: list[Table] = []
-    for delay in delays:
-        of_delay = [p for p in played if p.match.delay == delay]
+    for delay, of_delay in zip(delays, by_delay, strict=True):
         laid_out += [
             *tables.of_delay(of_delay, f"{delay.typical:g} s"),
             tables.verdict(of_delay, f"{delay.typical:g} s"),
@@ -77,23 +83,31 @@ def main(words: Sequence[str] | None = None) -> int:
         laid_out.append(tables.verdict(played, "both" if len(delays) == 2 else "all"))
     for table in laid_out:
         print("\n" + table.markdown())
-    _write(asked, seeds, played, laid_out, time.monotonic() - began)
+    if not (asked.quick or asked.no_plots or asked.only_planner):
+        for file in draw(played, asked.output, asked.processes):
+            print(f"drawn: {file}", file=sys.stderr)
+    _write(asked, seeds, played, laid_out, (time.monotonic() - began, busy))
     return 0
 
 
 def _write(
-    asked: argparse.Namespace, seeds: list[int], played: list[Played], laid_out: list[Table], took: float
+    asked: argparse.Namespace, seeds: list[int], played: list[Played], laid_out: list[Table], run: tuple[float, float]
 ) -> None:
+    took, busy = run
     around = {
         "at": datetime.now(UTC).isoformat(timespec="seconds"),
         "processors": os.cpu_count(),
+        "load_before": round(busy, 1),
         "python": platform.python_version(),
         "numpy": metadata.version("numpy"),
         "scipy": metadata.version("scipy"),
         "seeds": seeds,
         "seconds": round(took, 1),
     }
-    print(f"\n{took:.0f} s; seeds {' '.join(map(str, seeds))}; Python {around['python']}, numpy {around['numpy']}")
+    print(
+        f"\n{took:.0f} s, load before {busy:.1f}; seeds {' '.join(map(str, seeds))}; "
+        f"Python {around['python']}, numpy {around['numpy']}"
+    )
     asked.output.mkdir(parents=True, exist_ok=True)
     file = asked.output / ("autoscaling-quick.json" if asked.quick else "autoscaling.json")
     text = json.dumps(

@@ -1,9 +1,10 @@
-"""All policies on the same workloads, on both processors, with what the oracle chose for each of the others."""
+"""All policies on the same workloads, on both processors, with every setting that the oracle may choose from."""
 
 from __future__ import annotations
 
 import multiprocessing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from bench.autoscaling.catalogue import AT_CAP, CALM, FAMILIES, OTHERS, OURS
@@ -13,7 +14,7 @@ from bench.autoscaling.score import Score, score
 from bench.autoscaling.workloads import workload
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from bench.autoscaling.catalogue import Values
     from bench.autoscaling.load import Kind, StartDelay
@@ -34,12 +35,22 @@ class Match:
     """Whether the others are run with every value that the oracle may choose."""
 
 
+class Tuning(StrEnum):
+    """Where a policy's parameters come from."""
+
+    DEFAULT = "defaults"
+    ONCE = "one setting"
+    """The one that is best over all workloads of a start delay."""
+    EACH = "each workload"
+    """The best one on each single workload, in hindsight."""
+
+
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One policy's run. `tuned`: with the parameters that scored best on this very workload, in hindsight."""
+    """One policy's run."""
 
     policy: str
-    tuned: bool
+    tuning: Tuning
     values: Values
     score: Score
 
@@ -53,10 +64,20 @@ class Played:
     jobs: int
     bound: float
     entries: tuple[Entry, ...]
+    tried: Mapping[str, Sequence[Score]] = field(default_factory=dict)
+    """For each policy that an oracle tunes, the scores of its whole grid, in the grid's order."""
 
-    def of(self, policy: str, *, tuned: bool = False) -> Score:
-        """Return the score of a policy. Raises StopIteration when it was not run."""
-        return next(e.score for e in self.entries if e.policy == policy and e.tuned == tuned)
+    def of(self, policy: str, tuning: Tuning = Tuning.DEFAULT) -> Score:
+        """Return the score of a policy. Raises KeyError when it was not run like that."""
+        for entry in self.entries:
+            if entry.policy == policy and entry.tuning is tuning:
+                return entry.score
+        raise KeyError(policy, tuning)
+
+    @property
+    def tunings(self) -> list[Tuning]:
+        """How the others were run."""
+        return list(dict.fromkeys(e.tuning for e in self.entries))
 
 
 def matches(
@@ -76,16 +97,15 @@ def play(match: Match) -> Played:
         engine, _ = run(load, match.delay, FAMILIES[policy].make(load, values))
         return score(engine)
 
+    tried = {}
     for policy in match.policies:
         values = FAMILIES[policy].default
-        entries.append(Entry(policy, tuned=False, values=values, score=scored(policy, values)))
+        entries.append(Entry(policy, Tuning.DEFAULT, values, scored(policy, values)))
         if match.tune and policy in OTHERS:
-            tried = [(scored(policy, values), values) for values in FAMILIES[policy].grid()]
-            best, values = min(tried, key=lambda pair: pair[0].cost)
-            entries.append(Entry(policy, tuned=True, values=values, score=best))
+            tried[policy] = [scored(policy, values) for values in FAMILIES[policy].grid()]
     delay = match.delay
     shortest = min(delay.of(pod) for pod in range(SHORTEST_OF)) if delay.sigma else delay.typical
-    return Played(match, load.kind, len(load.due), bound(load, shortest), tuple(entries))
+    return Played(match, load.kind, len(load.due), bound(load, shortest), tuple(entries), tried)
 
 
 def play_all(wanted: Sequence[Match], processes: int, told: Callable[[Played], None]) -> list[Played]:

@@ -9,6 +9,7 @@ from statistics import fmean
 from typing import TYPE_CHECKING
 
 from bench.autoscaling.catalogue import AT_CAP, OTHERS, OURS
+from bench.autoscaling.contest import Tuning
 from bench.autoscaling.load import Kind
 
 if TYPE_CHECKING:
@@ -25,6 +26,11 @@ COST_LIMITS = {
 }
 MEAN_COST_LIMIT = 1.3
 BEST_OTHER, HPA_AND_KEDA = 1.6, 2.0
+HOW = {
+    Tuning.DEFAULT: "with its defaults",
+    Tuning.ONCE: "tuned in hindsight, one setting for all workloads",
+    Tuning.EACH: "tuned in hindsight on each workload",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,14 +53,14 @@ def dense(played: Sequence[Played]) -> list[Played]:
     return [p for p in played if p.kind is not Kind.SPARSE]
 
 
-def cost_ratio(played: Sequence[Played], policy: str, *, tuned: bool = False) -> float:
+def cost_ratio(played: Sequence[Played], policy: str, tuning: Tuning = Tuning.DEFAULT) -> float:
     """Return the geometric mean of pod-seconds against the bound."""
-    return geometric(p.of(policy, tuned=tuned).pod_seconds / p.bound for p in played)
+    return geometric(p.of(policy, tuning).pod_seconds / p.bound for p in played)
 
 
-def times_better(played: Sequence[Played], policy: str, *, tuned: bool = False, ours: str = OURS) -> float:
+def times_better(played: Sequence[Played], policy: str, tuning: Tuning = Tuning.DEFAULT, *, ours: str = OURS) -> float:
     """Return how many times lower the planner's (violation + 0.5 %) x pod-seconds is, in the geometric mean."""
-    return geometric(p.of(policy, tuned=tuned).cost / p.of(ours).cost for p in played)
+    return geometric(p.of(policy, tuning).cost / p.of(ours).cost for p in played)
 
 
 def figures(played: Sequence[Played], ours: str = OURS) -> list[Figure]:
@@ -89,11 +95,11 @@ def _against_others(played: Sequence[Played], ours: str) -> Iterable[Figure]:
     run = [policy for policy in OTHERS if any(e.policy == policy for e in played[0].entries)]
     if not run:
         return
-    tuned = any(e.tuned for e in played[0].entries)
-    ratios = {policy: times_better(played, policy, tuned=tuned, ours=ours) for policy in run}
-    best = min(ratios, key=ratios.__getitem__)
-    how = "tuned by an oracle" if tuned else "with its defaults (no oracle in this run)"
-    yield _at_least(f"score, times better than the best other, {best}, {how}", ratios[best], BEST_OTHER)
+    for tuning in played[0].tunings:
+        ratios = {policy: times_better(played, policy, tuning, ours=ours) for policy in run}
+        best = min(ratios, key=ratios.__getitem__)
+        what = f"score, times better than the best other, {best}, {HOW[tuning]}"
+        yield _at_least(what, ratios[best], BEST_OTHER)
     for policy in run:
         if policy.startswith(("HPA", "KEDA")):
             ratio = times_better(played, policy, ours=ours)

@@ -1,7 +1,7 @@
 """The workloads. Each is a function of a seed; the same seed, the same jobs.
 
 One hour each, target 60 s, four jobs a pod, at most 40 pods where nothing else is said; about eight pods' worth of
-work.
+work, in jobs of a second to forty seconds, as the classes of one system differ.
 """
 
 from __future__ import annotations
@@ -40,8 +40,17 @@ def _load(
     return Load(name=name, kind=kind, due=due, service=service, jitter=rng.random(997), horizon=HORIZON, **more)
 
 
-def _rated(rate: Callable[[Floats], Floats], rng: np.random.Generator, name: str, kind: Kind, **more: Any) -> Load:
-    return _load(rng, name, kind, poisson(rng, rate, HORIZON), **more)
+def _rated(
+    rate: Callable[[Floats], Floats],
+    rng: np.random.Generator,
+    name: str,
+    kind: Kind,
+    mean: float = MEAN,
+    variation: float = VARIATION,
+    **more: Any,
+) -> Load:
+    due = poisson(rng, rate, HORIZON)
+    return _load(rng, name, kind, due, lognormal(rng, mean, variation, len(due)), **more)
 
 
 def _level(low: float, high: float, *turns: float) -> Callable[[Floats], Floats]:
@@ -50,7 +59,7 @@ def _level(low: float, high: float, *turns: float) -> Callable[[Floats], Floats]
 
 
 def _bursts(rng: np.random.Generator, name: str, kind: Kind) -> Load:
-    return _rated(two_states(rng, (3.0, 22.0), (240.0, 80.0), HORIZON), rng, name, kind)
+    return _rated(two_states(rng, (6.5, 45.0), (240.0, 80.0), HORIZON), rng, name, kind, mean=1.5)
 
 
 def _batches(rng: np.random.Generator, name: str, kind: Kind) -> Load:
@@ -102,21 +111,30 @@ def _deterministic(rng: np.random.Generator, name: str, kind: Kind) -> Load:
     return _load(rng, name, kind, due, np.full(len(due), 4.0))
 
 
+def _longer(rng: np.random.Generator, name: str, kind: Kind) -> Load:
+    """Draw jobs that take five times as long for a while: a downstream degraded, or a release was bad."""
+    due = poisson(rng, _level(8.0, 8.0), HORIZON)
+    factor = np.where((due > 1200) & (due < 2400), 5.0, 1.0)
+    return _load(rng, name, kind, due, factor * lognormal(rng, 1.2, VARIATION, len(due)))
+
+
 def _sine(t: Floats) -> Floats:
-    return 10.0 + 8.0 * np.sin(2 * np.pi * t / 1200.0)
+    return 16.0 + 13.0 * np.sin(2 * np.pi * t / 1200.0)
 
 
 def _ramp(t: Floats) -> Floats:
-    return np.interp(t, [600.0, 3000.0], [2.0, 18.0])
+    return np.interp(t, [600.0, 3000.0], [0.8, 7.2])
 
 
 _SHAPES: dict[str, tuple[Kind, Callable[..., Load]]] = {
     "steady": (Kind.SMOOTH, partial(_rated, _level(10.0, 10.0))),
-    "step up": (Kind.SMOOTH, partial(_rated, _level(3.0, 15.0, 1200.0))),
+    "step up": (Kind.SMOOTH, partial(_rated, _level(4.0, 22.0, 1200.0), mean=2.0)),
     "step down": (Kind.SMOOTH, partial(_rated, _level(15.0, 3.0, 1200.0))),
-    "ramp": (Kind.SMOOTH, partial(_rated, _ramp)),
-    "sine": (Kind.SMOOTH, partial(_rated, _sine)),
+    "ramp": (Kind.SMOOTH, partial(_rated, _ramp, mean=8.0)),
+    "sine": (Kind.SMOOTH, partial(_rated, _sine, mean=2.0)),
     "fixed length": (Kind.SMOOTH, _deterministic),
+    "long jobs": (Kind.SMOOTH, partial(_rated, _level(0.4, 1.2, 900.0, 2400.0), mean=40.0)),
+    "longer jobs": (Kind.SMOOTH, _longer),
     "azure day": (Kind.HEAVY, _azure),
     "pareto": (Kind.HEAVY, _pareto),
     "spike": (Kind.BURST, partial(_rated, _level(4.0, 30.0, 1500.0, 1620.0))),
@@ -125,7 +143,7 @@ _SHAPES: dict[str, tuple[Kind, Callable[..., Load]]] = {
     "scheduled batch": (Kind.BURST, _scheduled),
     "idle gaps": (Kind.IDLE, partial(_rated, _level(0.0, 10.0, *np.arange(30.0, 3600.0, 300.0)))),
     "retry storm": (Kind.FAULT, _retries),
-    "worker kills": (Kind.FAULT, partial(_rated, _level(10.0, 10.0), kills=tuple(np.arange(45.0, 3600.0, 90.0)))),
+    "worker kills": (Kind.FAULT, partial(_rated, _level(10.0, 10.0), kills=tuple(map(float, range(45, 3600, 90))))),
     "slow downstream": (
         Kind.FAULT,
         partial(_rated, _level(4.0, 9.0, 600.0, 1200.0, 1800.0, 2400.0, 3000.0, 3600.0), slowdown=Slowdown(36)),
