@@ -102,3 +102,25 @@ def test_classes_are_told_apart(stage: Stage) -> None:
         for job in stage.worker(name).claim(5):
             queue.complete(stage.conn, job.id, job.token)
     assert (total(attempts(stage).finished)[0], total(attempts(stage, "d").finished)[0]) == (3, 1)
+
+
+def test_ends_in_the_room_that_retention_freed_are_seen(own: Stage) -> None:
+    """A quiet queue's table no longer grows at its end: new rows go where the old ones were."""
+    own.admin.execute(
+        "INSERT INTO jobqueue.outcome"
+        " (id, token, worker_id, started_at, finished_at, class_id, attempts, refunds, budget, status)"
+        " SELECT nextval('jobqueue.job_id'), 1, 1, clock_timestamp() - interval '1 day',"
+        " clock_timestamp() - interval '1 day', (SELECT c.id FROM jobqueue.class c WHERE c.name = 'c'), 1, 0, 0, 'd'"
+        " FROM generate_series(1, 50000)"
+    )
+    own.admin.execute("DELETE FROM jobqueue.outcome WHERE id < 10000")
+    own.admin.execute("VACUUM jobqueue.outcome")
+    own.enqueue_bulk(1000)
+    worker = own.worker(slots=1000)
+    for job in worker.claim(20):
+        queue.complete(own.conn, job.id, job.token)
+    [[page]] = own.admin.execute(
+        "SELECT max((ctid::text::point)[0]::int) FROM jobqueue.outcome WHERE started_at > now() - interval '1 hour'"
+    ).fetchall()
+    assert page < 200, "at the front of the table"
+    assert total(attempts(own).finished)[0] == 20

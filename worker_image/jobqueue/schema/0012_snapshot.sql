@@ -43,9 +43,10 @@ BEGIN
 END
 $$;
 
--- Jobs created since each time and due by now, by class. Up to 5,000 ids are read one by one, from the newest on; of what
--- is older, an id out of each of 600 equal pieces of each span. A job that was enqueued for later and never tried is not due yet.
-CREATE FUNCTION __SCHEMA__.created(moment timestamptz, cuts timestamptz[], firsts bigint[])
+-- Jobs created since each time and due by now, by class. Up to 2,000 ids are read one by one, from the newest on; of what
+-- is older, an id out of each of 400 equal pieces of each span. A job that was enqueued for later and never tried is not due yet;
+-- `scheduled` says whether there is any, for they are looked up one by one.
+CREATE FUNCTION __SCHEMA__.created(moment timestamptz, cuts timestamptz[], firsts bigint[], scheduled boolean)
 RETURNS TABLE (class_id smallint, counts double precision[])
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp
 SET enable_seqscan = off SET enable_nestloop = off SET enable_mergejoin = off SET enable_sort = off SET plan_cache_mode = force_generic_plan SET jit = off
@@ -60,11 +61,11 @@ DECLARE
   pieces  integer;
 BEGIN
   FOR n IN 1..cardinality(firsts) LOOP
-    IF sparse = '{}' AND head - firsts[n] <= 5000 THEN
+    IF sparse = '{}' AND head - firsts[n] <= 2000 THEN
       floor_ := firsts[n];
     ELSE
       upper_ := CASE n WHEN 1 THEN head ELSE firsts[n - 1] END;
-      pieces := LEAST(600, upper_ - firsts[n]);
+      pieces := LEAST(400, upper_ - firsts[n]);
       sparse := sparse || ARRAY(SELECT firsts[n] + floor((g + random()) * (upper_ - firsts[n]) / pieces)::bigint FROM generate_series(0, pieces - 1) AS g);
       weights := array_cat(weights, array_fill((upper_ - firsts[n])::double precision / NULLIF(pieces, 0), ARRAY[pieces]));
     END IF;
@@ -83,10 +84,10 @@ BEGIN
                      WHERE x.id = ANY (sparse) AND x.id >= firsts[cardinality(firsts)] AND x.id < floor_) b
               JOIN unnest(sparse, weights) AS s(id, weight) ON s.id = b.id) j
       LEFT JOIN (SELECT r.id FROM __SCHEMA__.ready r
-                  WHERE r.id >= floor_ AND r.id < head AND r.attempts = 0 AND r.refunds = 0 AND r.run_after > moment
+                  WHERE scheduled AND r.id >= floor_ AND r.id < head AND r.attempts = 0 AND r.refunds = 0 AND r.run_after > moment
                  UNION ALL
                 SELECT r.id FROM __SCHEMA__.ready r
-                  WHERE r.id = ANY (sparse) AND r.id < floor_ AND r.attempts = 0 AND r.refunds = 0 AND r.run_after > moment) later
+                  WHERE scheduled AND r.id = ANY (sparse) AND r.id < floor_ AND r.attempts = 0 AND r.refunds = 0 AND r.run_after > moment) later
         ON later.id = j.id
      WHERE later.id IS NULL AND j.created_at <= moment AND j.created_at > cuts[4]
      GROUP BY j.class_id;
@@ -97,7 +98,7 @@ $$;
 CREATE INDEX worker_taught ON __SCHEMA__.worker (class_id, id) WHERE lanes <> '{}';
 
 -- What waits, by class. The first rows of each lane, due and later, come from a walk over the claim's index; a class that has
--- more is counted on a sample of pages, one out of each of 64 equal pieces of the table. Up to 64 pages are read whole.
+-- more is counted on a sample of pages, one out of each of 32 equal pieces of the table. Up to 32 pages are read whole.
 CREATE FUNCTION __SCHEMA__.backlog(moment timestamptz, cuts timestamptz[], firsts bigint[])
 RETURNS TABLE (
   class_id smallint, ready bigint, scheduled bigint, unsupported bigint, parked bigint, crowded bigint, first_due timestamptz,
@@ -109,8 +110,8 @@ AS $$
 #variable_conflict use_column
 DECLARE
   pages    bigint := pg_relation_size('__SCHEMA__.ready') / current_setting('block_size')::integer;
-  looks    integer := CASE WHEN pg_relation_size('__SCHEMA__.ready') / current_setting('block_size')::integer <= 64
-                           THEN pg_relation_size('__SCHEMA__.ready') / current_setting('block_size')::integer ELSE 64 END;
+  looks    integer := CASE WHEN pg_relation_size('__SCHEMA__.ready') / current_setting('block_size')::integer <= 32
+                           THEN pg_relation_size('__SCHEMA__.ready') / current_setting('block_size')::integer ELSE 32 END;
   share    double precision := pages::double precision / NULLIF(looks, 0);   -- pages that one sampled page stands for
   horizons constant double precision[] := '{1,2,5,10,20,30,60,120}';
 BEGIN
@@ -139,8 +140,11 @@ BEGIN
      WHERE share > 1 AND l.n <= 1000
   ), cut AS MATERIALIZED (
     SELECT c.class_id, share = 1 OR COALESCE(bool_or(c.due >= (SELECT most FROM most) OR c.n > 1000), true) AS due,
-           share = 1 OR COALESCE(bool_or(c.later >= (SELECT most FROM most) OR c.n > 1000), true) AS later
-      FROM (SELECT l.class_id, l.n, count(w.id) FILTER (WHERE w.run_after <= moment) AS due, count(w.id) FILTER (WHERE w.run_after > moment) AS later
+           share = 1 OR COALESCE(bool_or(c.later >= (SELECT most FROM most) OR c.n > 1000), true) AS later,
+           -- Until when the walk saw all that comes.
+           min(CASE WHEN share = 1 OR c.n > 1000 THEN '-infinity' WHEN c.later >= (SELECT most FROM most) THEN c.reached ELSE 'infinity' END) AS seen
+      FROM (SELECT l.class_id, l.n, count(w.id) FILTER (WHERE w.run_after <= moment) AS due, count(w.id) FILTER (WHERE w.run_after > moment) AS later,
+                   max(w.run_after) AS reached
               FROM lanes l LEFT JOIN walked w ON w.n = l.n GROUP BY l.class_id, l.n) c
      GROUP BY c.class_id
   ), rows_ AS MATERIALIZED (
@@ -165,19 +169,21 @@ BEGIN
                           ORDER BY w.id DESC LIMIT 1) last ON true
      WHERE COALESCE(live.lanes, last.lanes) IS NOT NULL
   ), due AS (
-    SELECT r.class_id, count(*) * max(r.weight) AS ready,
-           count(*) FILTER (WHERE r.lane < -1) * max(r.weight) AS parked,
-           count(*) FILTER (WHERE r.lane >= -1 AND a.known IS NOT NULL AND k.known IS NULL) * max(r.weight) AS unsupported,
-           count(*) FILTER (WHERE r.lane > 0 AND k.known AND t.full_) * max(r.weight) AS crowded,
-           percentile_disc(ARRAY[0, 0.125, 0.25, 0.375, 0.5, 0.625, 0.75, 0.875]) WITHIN GROUP (ORDER BY r.run_after) AS at
-      FROM rows_ r
+    SELECT r.class_id, sum(r.weight) AS ready,
+           sum(r.weight) FILTER (WHERE r.lane < -1) AS parked,
+           sum(r.weight) FILTER (WHERE r.lane >= -1 AND a.known IS NOT NULL AND k.known IS NULL) AS unsupported,
+           sum(r.weight) FILTER (WHERE r.lane > 0 AND k.known AND t.full_) AS crowded
+      FROM (SELECT x.class_id, x.kind_version, x.lane, count(*) * max(x.weight) AS weight FROM rows_ x WHERE x.run_after <= moment GROUP BY 1, 2, 3) r
       LEFT JOIN (SELECT y.class_id, true AS known FROM taught y) a ON a.class_id = r.class_id
       LEFT JOIN (SELECT y.class_id, x.lane AS kind_version, true AS known FROM taught y, unnest(y.lanes) AS x(lane)) k
         ON k.class_id = r.class_id AND k.kind_version = r.kind_version
       LEFT JOIN (SELECT l.class_id, __SCHEMA__.tenant_lane(l.tenant_hash) AS lane, true AS full_ FROM __SCHEMA__.lease l JOIN __SCHEMA__.class c ON c.id = l.class_id
                   WHERE l.tenant_hash <> 0 GROUP BY 1, 2, c.tenant_limit HAVING count(*) >= c.tenant_limit) t
         ON t.class_id = r.class_id AND t.lane = r.lane
-     WHERE r.run_after <= moment GROUP BY r.class_id
+     GROUP BY r.class_id
+  ), times AS (
+    SELECT x.class_id, ARRAY(SELECT x.at[GREATEST(ceil(g * cardinality(x.at) / 8.0)::integer, 1)] FROM generate_series(0, 7) AS g ORDER BY g) AS at
+      FROM (SELECT r.class_id, array_agg(r.run_after ORDER BY r.run_after) AS at FROM rows_ r WHERE r.run_after <= moment GROUP BY r.class_id) x
   ), later AS (
     SELECT r.class_id, count(*) * max(r.weight) AS scheduled FROM rows_ r WHERE r.run_after > moment GROUP BY r.class_id
   ), buckets AS (
@@ -188,8 +194,9 @@ BEGIN
      WHERE x.run_after > moment AND x.run_after < moment + interval '120 seconds' GROUP BY 1, 2
   ), soon AS (
     SELECT x.class_id, array_agg(x.n ORDER BY x.i) AS counts FROM (
-      SELECT b.class_id, h.i, round(GREATEST(sum(b.walked) FILTER (WHERE b.bucket < h.i), sum(b.weight) FILTER (WHERE b.bucket < h.i), 0))::bigint AS n
-        FROM buckets b CROSS JOIN generate_series(1, 8) AS h(i) GROUP BY b.class_id, h.i) x GROUP BY x.class_id
+      SELECT b.class_id, h.i, round(GREATEST(sum(b.walked) FILTER (WHERE b.bucket < h.i), sum(b.weight) FILTER (
+               WHERE b.bucket < h.i AND moment + make_interval(secs => horizons[h.i]) > c.seen), 0))::bigint AS n
+        FROM buckets b JOIN cut c ON c.class_id = b.class_id CROSS JOIN generate_series(1, 8) AS h(i) GROUP BY b.class_id, h.i) x GROUP BY x.class_id
   ), again AS (
     SELECT r.class_id,
            ARRAY[COALESCE(sum(r.weight) FILTER (WHERE r.run_after > cuts[1] AND (r.attempts > 0 OR r.id < firsts[1])), 0),
@@ -208,10 +215,10 @@ BEGIN
          COALESCE(round(d.unsupported)::bigint, 0), COALESCE(round(d.parked)::bigint, 0), COALESCE(round(d.crowded)::bigint, 0), f.at,
          CASE WHEN f.at IS NOT NULL THEN ARRAY(
            SELECT date_part('epoch', moment - CASE x.ord WHEN 1 THEN f.at ELSE x.at END)
-             FROM unnest(COALESCE(d.at, array_fill(f.at, ARRAY[8]))) WITH ORDINALITY AS x(at, ord) ORDER BY x.ord) ELSE '{}' END,
+             FROM unnest(COALESCE(q.at, array_fill(f.at, ARRAY[8]))) WITH ORDINALITY AS x(at, ord) ORDER BY x.ord) ELSE '{}' END,
          COALESCE(o.counts, '{0,0,0,0,0,0,0,0}'), COALESCE(a.counts, '{0,0,0,0}'), share > 1 AND (c.due OR c.later)
-    FROM cut c LEFT JOIN due d ON d.class_id = c.class_id LEFT JOIN later l ON l.class_id = c.class_id LEFT JOIN soon o ON o.class_id = c.class_id
-    LEFT JOIN again a ON a.class_id = c.class_id LEFT JOIN first f ON f.class_id = c.class_id LEFT JOIN seen s ON s.class_id = c.class_id;
+    FROM cut c LEFT JOIN due d ON d.class_id = c.class_id LEFT JOIN times q ON q.class_id = c.class_id LEFT JOIN later l ON l.class_id = c.class_id
+    LEFT JOIN soon o ON o.class_id = c.class_id LEFT JOIN again a ON a.class_id = c.class_id LEFT JOIN first f ON f.class_id = c.class_id LEFT JOIN seen s ON s.class_id = c.class_id;
 END
 $$;
 
@@ -226,8 +233,10 @@ LANGUAGE sql IMMUTABLE PARALLEL SAFE
 AS $$ SELECT ceil(ln(GREATEST(seconds, 30) / 30) / ln(1.25::double precision) - 1e-9)::integer $$;
 
 -- Attempts that were started within the last 853 seconds and have ended, by class, start and length. Ends are written one behind
--- the other, so each table is read from its end backwards: 8 pages whole, then 8 of the next 24, of the next 96, and so on, until
--- there is nothing as new. Not those that were given back: they are no measure of the work. Late are those that ended since `lately`.
+-- the other, so each table is read from its end backwards: 8 pages whole, then 8 of the next 24, then a third (by the token, which
+-- is random) of 8 of the next 96, and so on, until there is nothing as new. Where retention freed room, ends are
+-- written into it instead: so the 1,000 ids that end about now are read one by one, the newest and those below each class's newest
+-- lease. Not those that were given back: they are no measure of the work. Late are those that ended since `lately`.
 CREATE FUNCTION __SCHEMA__.ended(moment timestamptz, lately timestamptz)
 RETURNS TABLE (class_id smallint, start integer, length integer, count double precision, seconds double precision, longest double precision, failed double precision,
                late_count double precision, late_seconds double precision)
@@ -237,14 +246,14 @@ AS $$
 DECLARE
   head   bigint := (SELECT s.last_value FROM __SCHEMA__.job_id s);
   since  timestamptz := moment - make_interval(secs => 30 * 1.25 ^ 15);
+  near   int8multirange := (
+    SELECT range_agg(int8range(a.id - 1000 / a.all_, a.id, '[]'))
+      FROM (SELECT x.id, count(*) OVER () AS all_ FROM (SELECT head AS id UNION SELECT max(l.id) FROM __SCHEMA__.lease l GROUP BY l.class_id) x) a);
   leaf   record;
-  low    bigint;
-  size   bigint;
-  found_ bigint;
 BEGIN
   -- Where the newest jobs and those in flight belong, four ranges of ids at most: what ends now ends there.
   FOR leaf IN
-    SELECT format('__SCHEMA__.%I', p.parent || x.suffix) AS name, p.columns,
+    SELECT format('__SCHEMA__.%I', p.parent || x.suffix) AS name, p.id, p.columns,
            pg_relation_size(format('__SCHEMA__.%I', p.parent || x.suffix)::regclass) / current_setting('block_size')::integer AS pages
       FROM ((SELECT '_' || r.lower AS suffix FROM __SCHEMA__.id_range r WHERE r.lower <= head ORDER BY r.lower DESC LIMIT 2)
              UNION
@@ -253,34 +262,43 @@ BEGIN
              UNION
             SELECT '_default' WHERE NOT EXISTS (SELECT FROM __SCHEMA__.id_range r WHERE r.lower <= head AND r.upper > head)) x
      CROSS JOIN (VALUES
-       ('outcome', 'x.class_id AS class_id, x.started_at, x.finished_at, x.status = ''x'' AS failed, x.token IS NOT NULL AND x.status <> ''c'' AS counts'),
-       ('attempt', '(SELECT w.class_id FROM __SCHEMA__.worker w WHERE w.id = x.worker_id) AS class_id, x.started_at, x.finished_at,
-                    x.outcome <> ''done'' AS failed, x.outcome IN (''retry'', ''lost'', ''done'', ''dead'') AS counts')) AS p(parent, columns)
+       ('outcome', 'id', 'x.class_id AS class_id, x.started_at, x.finished_at, x.status = ''x'' AS failed, x.token IS NOT NULL AND x.status <> ''c'' AS counts'),
+       ('attempt', 'job_id', '(SELECT w.class_id FROM __SCHEMA__.worker w WHERE w.id = x.worker_id) AS class_id, x.started_at, x.finished_at,
+                    x.outcome <> ''done'' AS failed, x.outcome IN (''retry'', ''lost'', ''done'', ''dead'') AS counts')) AS p(parent, id, columns)
   LOOP
-    low := 0;
-    size := 8;
-    WHILE low < leaf.pages LOOP
-      size := LEAST(size, leaf.pages - low);
-      RETURN QUERY EXECUTE format($sql$
-        SELECT e.class_id, e.start, e.length, count(*) * $1, sum(e.seconds) * $1, max(e.seconds), count(*) FILTER (WHERE e.failed) * $1,
-               count(*) FILTER (WHERE e.late) * $1, COALESCE(sum(e.seconds) FILTER (WHERE e.late), 0) * $1
-          FROM (SELECT y.class_id, y.failed, y.seconds, y.finished_at > $6 AS late, __SCHEMA__.length_step(y.seconds) AS length,
-                       __SCHEMA__.start_step(date_part('epoch', $2 - y.started_at)) AS start
-                  FROM generate_series(0, $3 - 1) AS i
-                 CROSS JOIN LATERAL (SELECT $4 - 1 - floor((i + random()) * $1)::bigint AS page) a
-                 CROSS JOIN LATERAL (
-                   SELECT %s, GREATEST(date_part('epoch', x.finished_at - x.started_at), 0) AS seconds FROM %s x
-                    WHERE x.ctid >= ('(' || a.page || ',0)')::tid AND x.ctid < ('(' || a.page + 1 || ',0)')::tid
-                      AND x.started_at > $5 AND x.started_at <= $2 OFFSET 0) y
-                 WHERE y.counts) e
-         WHERE e.class_id IS NOT NULL GROUP BY 1, 2, 3 $sql$, leaf.columns, leaf.name)
-        USING size::double precision / LEAST(size, 8), moment, LEAST(size, 8)::integer, leaf.pages - low, since, lately;
-      GET DIAGNOSTICS found_ = ROW_COUNT;
-      -- The last pages may be empty still, or of a backend that was slow to fill them.
-      EXIT WHEN found_ = 0 AND low >= 32;
-      low := low + size;
-      size := 3 * low;
-    END LOOP;
+    CONTINUE WHEN leaf.pages = 0;
+    RETURN QUERY EXECUTE format($sql$
+      WITH RECURSIVE stage AS (
+        SELECT 0::bigint AS low, LEAST(8, $3) AS size
+        UNION ALL
+        SELECT n.low, LEAST(3 * n.low, $3 - n.low) FROM stage s CROSS JOIN LATERAL (SELECT s.low + s.size AS low) n
+         -- The last pages may be empty still, or of a backend that was slow to fill them.
+         WHERE n.low < $3 AND (n.low < 128 OR EXISTS (
+           SELECT FROM %2$s x WHERE x.ctid >= ('(' || $3 - n.low || ',0)')::tid AND x.ctid < ('(' || $3 - n.low + 1 || ',0)')::tid AND x.finished_at > $4))
+      )
+      SELECT e.class_id, e.start, e.length, sum(e.weight), sum(e.seconds * e.weight), max(e.seconds), COALESCE(sum(e.weight) FILTER (WHERE e.failed), 0),
+             COALESCE(sum(e.weight) FILTER (WHERE e.late), 0), COALESCE(sum(e.seconds * e.weight) FILTER (WHERE e.late), 0)
+        FROM (SELECT y.class_id, y.failed, y.seconds, y.finished_at > $5 AS late, y.weight, __SCHEMA__.length_step(y.seconds) AS length,
+                     __SCHEMA__.start_step(date_part('epoch', $2 - y.started_at)) AS start
+                FROM (SELECT o.*, a.weight
+                        FROM stage s
+                       CROSS JOIN LATERAL (SELECT LEAST(s.size, $1) AS looks, s.size <= 24 AS whole) p
+                       CROSS JOIN LATERAL (SELECT $3 - 1 - s.low - floor((i + random()) * s.size / p.looks)::bigint AS page, p.whole,
+                                                  s.size::double precision / p.looks * CASE WHEN p.whole THEN 1 ELSE 3 END AS weight
+                                             FROM generate_series(0, p.looks - 1) AS i) a
+                       CROSS JOIN LATERAL (
+                         SELECT %1$s, GREATEST(date_part('epoch', x.finished_at - x.started_at), 0) AS seconds FROM %2$s x
+                          WHERE x.ctid >= ('(' || a.page || ',0)')::tid AND x.ctid < ('(' || a.page + 1 || ',0)')::tid
+                            AND x.started_at > $4 AND x.started_at <= $2 AND (a.whole OR x.token %% 3 = 0) AND NOT x.%3$I <@ $6 OFFSET 0) o
+                       UNION ALL
+                      SELECT o.*, 1
+                        FROM unnest($6) AS n(ids)
+                       CROSS JOIN LATERAL (
+                         SELECT %1$s, GREATEST(date_part('epoch', x.finished_at - x.started_at), 0) AS seconds FROM %2$s x
+                          WHERE x.%3$I >= lower(n.ids) AND x.%3$I < upper(n.ids) AND x.started_at > $4 AND x.started_at <= $2 OFFSET 0) o) y
+               WHERE y.counts) e
+       WHERE e.class_id IS NOT NULL GROUP BY 1, 2, 3 $sql$, leaf.columns, leaf.name, leaf.id)
+      USING 8, moment, leaf.pages, since, lately, near;
   END LOOP;
 END
 $$;
@@ -345,15 +363,17 @@ BEGIN
       FROM (SELECT l.class_id, l.length, max(l.longest) AS longest, sum(l.jobs) AS jobs, sum(l.seconds) AS seconds
               FROM leases l WHERE l.live GROUP BY l.class_id, l.length) s
      GROUP BY s.class_id
+  ), waiting AS MATERIALIZED (
+    SELECT b.* FROM __SCHEMA__.backlog(moment, cuts, firsts) b
   ), due AS (
-    SELECT c.id AS class_id, (SELECT s.last_value + 1 - firsts[4] > 5000 FROM __SCHEMA__.job_id s) AS guessed,
+    SELECT c.id AS class_id, (SELECT s.last_value + 1 - firsts[4] > 2000 FROM __SCHEMA__.job_id s) AS guessed,
            (SELECT array_agg(COALESCE(w.again[i], 0) + COALESCE(r.again[i], 0) ORDER BY i) FROM generate_series(1, 4) AS i) AS again,
            COALESCE(f.counts, '{0,0,0,0}') AS fresh,
            w.ready, w.scheduled, w.unsupported, w.parked, w.crowded, w.first_due, w.ages, w.soon, COALESCE(w.estimated, false) AS estimated,
            COALESCE(r.in_flight, 0) AS in_flight, COALESCE(r.expired, 0) AS expired, r.first_expired, COALESCE(r.longest, 0) AS longest
       FROM __SCHEMA__.class c
-      LEFT JOIN __SCHEMA__.backlog(moment, cuts, firsts) w ON w.class_id = c.id
-      LEFT JOIN __SCHEMA__.created(moment, cuts, firsts) f ON f.class_id = c.id
+      LEFT JOIN waiting w ON w.class_id = c.id
+      LEFT JOIN __SCHEMA__.created(moment, cuts, firsts, EXISTS (SELECT FROM waiting x WHERE x.scheduled > 0)) f ON f.class_id = c.id
       LEFT JOIN running r ON r.class_id = c.id
   )
   SELECT jsonb_build_object(
@@ -417,7 +437,7 @@ END
 $$;
 
 REVOKE ALL ON FUNCTION
-  __SCHEMA__.first_ids(timestamptz[]), __SCHEMA__.created(timestamptz, timestamptz[], bigint[]), __SCHEMA__.backlog(timestamptz, timestamptz[], bigint[]),
+  __SCHEMA__.first_ids(timestamptz[]), __SCHEMA__.created(timestamptz, timestamptz[], bigint[], boolean), __SCHEMA__.backlog(timestamptz, timestamptz[], bigint[]),
   __SCHEMA__.length_step(double precision), __SCHEMA__.start_step(double precision), __SCHEMA__.ended(timestamptz, timestamptz), __SCHEMA__.snapshot(double precision)
 FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION __SCHEMA__.snapshot(double precision) TO __OPERATOR__, __READER__, __SUPPORT__;
