@@ -167,7 +167,7 @@ def test_a_signal_lets_running_jobs_finish(shop: Shop, number: signal.Signals) -
     process = shop.up()
     started(process, shop)
     process.signal(number)
-    process.wait_for_line("draining")
+    process.wait_for_line("draining; Ctrl-C")
     shop.touch("go")
     assert process.wait(within=30) == 0, process.text
     assert shop.jobs() == [("done", 1)]
@@ -179,7 +179,7 @@ def test_a_second_signal_gives_running_jobs_back_with_their_attempt(shop: Shop) 
     process = shop.up()
     started(process, shop)
     process.signal(signal.SIGINT)
-    process.wait_for_line("draining")
+    process.wait_for_line("draining; Ctrl-C")
     process.signal(signal.SIGINT)
     assert process.wait(within=15) == 0, process.text
     assert shop.jobs() == [("pending", 0)]
