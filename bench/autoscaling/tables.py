@@ -94,7 +94,7 @@ def _others(played: Sequence[Played], delay: str, tuning: Tuning) -> Table:
 
 def _means(played: Sequence[Played], delay: str) -> Table:
     head = ["policy", "pods to bound", "above %", "late %", "worst above %", "times the planner's score"]
-    head += ["pod-seconds above cap", "killed", "actions", "p99 wait s"]
+    head += ["seconds above cap", "killed", "actions", "p99 wait s"]
     table = Table(f"Geometric means over all workloads but sparse, start delay {delay}", head)
     filled = dense(played) or played
     entries = dict.fromkeys((e.policy, e.tuning) for e in filled[0].entries)

@@ -27,8 +27,10 @@ def test_work_is_done_again_for_every_failed_attempt() -> None:
     assert bound(failing, 5.0) == pytest.approx(20.0)
 
 
-def test_what_the_cap_makes_late_is_done_late_and_costs_its_work() -> None:
+def test_what_the_cap_makes_late_is_done_as_soon_as_it_can_be_and_costs_its_work() -> None:
+    # By 30 all 40 s of work should be done. One slot does it by 40; with room for another, 0.4 of one from 5 on helps.
     assert bound(load([0.0, 0.0], 20.0, cap=1), 5.0) == pytest.approx(40.0)
+    assert bound(load([0.0, 0.0], 20.0, cap=2), 5.0) == pytest.approx(40.0 + 5 * 0.4)
 
 
 def test_nothing_to_do_costs_nothing() -> None:
