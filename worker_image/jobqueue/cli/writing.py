@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import sys
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
@@ -35,7 +36,9 @@ def show_time(value: datetime | None) -> str:
 
 
 def show_seconds(value: float) -> str:
-    """Return a span as people say it: 0.4s, 12s, 3m05s, 2h10m, 4d02h."""
+    """Return a span as people say it: 0.4s, 12s, 3m05s, 2h10m, 4d02h. What is no span, in a damaged record, is `?`."""
+    if not math.isfinite(value):
+        return "?"
     if value < 10:  # noqa: PLR2004 - below this, tenths matter
         return f"{value:.1f}s"
     minutes, seconds = divmod(round(value), 60)
