@@ -15,11 +15,6 @@ def test_a_burst_is_worked_off_in_time_and_the_fleet_goes_to_zero(pg: Server) ->
     assert verdict.holds, f"\n{verdict.table()}"
 
 
-def test_a_poison_head_brings_no_more_workers(pg: Server) -> None:
-    verdict, _ = scenes.poison(1, pg, seconds=8)
-    assert verdict.holds, f"\n{verdict.table()}"
-
-
 def test_callers_never_exceed_the_limit_over_rollouts_of_two_queues(pg: Server) -> None:
     verdict, _ = scenes.rollouts(1, pg, times=2, kills=1)
     assert verdict.holds, f"\n{verdict.table()}"

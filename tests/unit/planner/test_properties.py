@@ -122,7 +122,7 @@ def test_more_and_older_jobs_and_more_arrivals_never_need_fewer_workers(
     assert need(jobs, at, rate + faster) >= base
 
 
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=5, deadline=None)
 @given(st.integers(1, 12), st.floats(0.3, 4), st.sampled_from([1.0, 8.0, 20.0]))
 def test_a_constant_load_comes_to_rest(rate: int, length: float, delay: float) -> None:
     """Of a load between two numbers of workers, the lower one is tried now and then, not each minute."""
