@@ -8,6 +8,7 @@ import pty
 import signal
 import sys
 import tempfile
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import psutil
@@ -184,6 +185,19 @@ def test_a_second_signal_gives_running_jobs_back_with_their_attempt(shop: Shop) 
     assert process.wait(within=15) == 0, process.text
     assert shop.jobs() == [("pending", 0)]
     assert none_left(shop)
+
+
+def test_until_empty_waits_for_a_job_that_is_due_within_a_minute_and_not_for_a_later_one(shop: Shop) -> None:
+    with shop.database.connect() as connection:
+        queue.set_class(connection, None, "email", {})
+        for number, seconds in ((1, 4), (2, 3600)):
+            later = datetime.now(UTC) + timedelta(seconds=seconds)
+            queue.enqueue(connection, "email", "note", {"n": number}, run_after=later)
+    process = shop.up("--until-empty")
+    assert process.wait(within=40) == 0, process.text
+    assert shop.notes() == ["1 1"]
+    assert shop.jobs() == [("done", 1), ("pending", 0)]
+    assert "class email: 1 jobs are scheduled for later" in process.text
 
 
 def test_a_killed_worker_is_replaced_and_its_job_runs_again_long_before_its_lease_ends(shop: Shop) -> None:

@@ -85,15 +85,9 @@ class Database:
         """Return how many jobs of each class are done. The count is repeated no more often than it can be afforded."""
         began = time.monotonic()
         if began >= self._count_at:
-            self._done = await self._count(sql.SQL("status = 'done'"))
+            self._done = await self._call(self._count)
             self._count_at = time.monotonic() + COUNTING_SHARE * (time.monotonic() - began)
         return self._done
-
-    async def due_within(self, seconds: float) -> Mapping[str, int]:
-        """Return how many jobs of each class wait and become due within this time."""
-        return await self._count(
-            sql.SQL("status = 'pending' AND run_after <= now() + make_interval(secs => %s)"), seconds
-        )
 
     async def retire(self, workers: Sequence[int]) -> Mapping[int, int]:
         """Fence workers; return how many jobs each still holds, by id."""
@@ -142,14 +136,10 @@ class Database:
             except SchemaError:
                 migrate.apply(connection, schema=self._schema)
 
-    async def _count(self, condition: sql.SQL, *parameters: object) -> Mapping[str, int]:
-        async def count(connection: psycopg.AsyncConnection[Any]) -> dict[str, int]:
-            query = sql.SQL("SELECT class, count(*) FROM {}.jobs WHERE {} GROUP BY class")
-            view = query.format(sql.Identifier(self._schema), condition)
-            cursor = await connection.execute(view, parameters)
-            return dict(await cursor.fetchall())
-
-        return await self._call(count)
+    async def _count(self, connection: psycopg.AsyncConnection[Any]) -> dict[str, int]:
+        query = sql.SQL("SELECT class, count(*) FROM {}.jobs WHERE status = 'done' GROUP BY class")
+        cursor = await connection.execute(query.format(sql.Identifier(self._schema)))
+        return dict(await cursor.fetchall())
 
     async def _call(self, work: Callable[[psycopg.AsyncConnection[Any]], Awaitable[T]]) -> T:
         try:

@@ -7,6 +7,7 @@ import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from jobqueue_operator.planner import estimate
 from jobqueue_operator.planner.decide import plan
 from jobqueue_operator.planner.plan import Plan
 from jobqueue_operator.planner.record import Tick
@@ -69,7 +70,7 @@ class Loop:
             while not self.stopping.is_set():
                 tick_began = time.monotonic()
                 facts = await self.tick(tick_began)
-                soon = await self._soon(facts)
+                soon = self._soon(facts)
                 names = [pool.key for pool in self.wanted.pools]
                 looping = self._teller.looping
                 status = verdict.of(names, facts, soon, looping, elapsed=tick_began - began, now=tick_began)
@@ -132,14 +133,12 @@ class Loop:
             self._maintained_at = now
         await self._teller.attempt("upkeep", self.queue.upkeep(maintain=maintain))
 
-    async def _soon(self, facts: Facts) -> Mapping[str, int]:
+    def _soon(self, facts: Facts) -> Mapping[str, int]:
         if not self.ending.when_empty or not facts.visible:
             return {}
         if any(c.ready or c.in_flight for c in facts.classes.values()):
             return {}
-        if not any(c.scheduled for c in facts.classes.values()):
-            return {}
-        return await self._teller.attempt("looking ahead", self.queue.due_within(finish.SOON)) or {}
+        return {name: estimate.due_within(seen, finish.SOON) for name, seen in facts.classes.items()}
 
     async def _pause(self, tick_began: float, began: float) -> None:
         now = time.monotonic()

@@ -27,9 +27,6 @@ class Queue(Protocol):
     async def done(self) -> Mapping[str, int]:
         """Return how many jobs of each class are done; a little old when counting takes long."""
 
-    async def due_within(self, seconds: float) -> Mapping[str, int]:
-        """Return how many jobs of each class become due within this time."""
-
     async def retire(self, workers: Sequence[int]) -> Mapping[int, int]:
         """Fence registered workers: they claim nothing from now on. Return how many jobs each still holds, by id."""
 
