@@ -143,7 +143,7 @@ def _between(manifests: Sequence[Manifest]) -> list[Problem]:
                 if ref in downstreams:
                     found += _allowed(queue, spec, spec.capacity, downstreams[ref])
                 limit = limits.get(ref)
-                one = spec.capacity.units_per_job + spec.capacity.units_per_pod
+                one = spec.capacity.charge(1)
                 if limit is not None and one > limit:
                     found.append(
                         Problem(
@@ -171,10 +171,9 @@ def _between(manifests: Sequence[Manifest]) -> list[Problem]:
 
 def _reserve(spec: ClassSpec, capacity: Capacity) -> int:
     """Return the units without which a class's minimum does not fit. Of the last worker, one slot must."""
-    charge = capacity.units_per_pod + capacity.units_per_job * spec.concurrency
     workers = spec.replicas.min
-    one = capacity.units_per_pod + capacity.units_per_job
-    return max(capacity.min_units, (workers - 1) * charge + one if workers else 0)
+    kept = (workers - 1) * capacity.charge(spec.concurrency) + capacity.charge(1) if workers else 0
+    return max(capacity.min_units, kept)
 
 
 def _allowed(queue: JobQueue, spec: ClassSpec, capacity: Capacity, downstream: DownstreamCapacity) -> Iterator[Problem]:

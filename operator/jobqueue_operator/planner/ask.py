@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from jobqueue_operator.planner.facts import ClassFacts, Facts, WorkerFacts
     from jobqueue_operator.planner.plan import Pool, Terms
     from jobqueue_operator.planner.wanted import PoolSpec
-    from jobqueue_operator.resources.job_class import Replicas
+    from jobqueue_operator.resources.job_class import Replicas, ScheduledMinimum
 
 STUCK_LEAST = 15.0
 """Seconds for which slots must be idle, while jobs that could run grow older, before more workers are given up."""
@@ -64,7 +64,7 @@ def ask(
     capacity = spec.capacity
     planned = schedule.highest(spec.schedule, now)
     least = max(spec.replicas.min, planned.min if planned is not None else 0)
-    charge = capacity.units_per_pod + capacity.units_per_job * spec.concurrency if capacity is not None else 0
+    charge = capacity.charge(spec.concurrency) if capacity is not None else 0
     seen = facts.classes.get(wanted.key) if facts.visible else None
     problem = sanity.complaint(seen) if seen is not None else None
     if seen is None or problem is not None:
@@ -109,7 +109,8 @@ def ask(
         )
     terms, waiting = demand.terms(seen, workers, memory, target=target, stated_slots=spec.concurrency, tick=tick)
     remembered = _remember(memory, seen, workers, terms, waiting, current=stay, now=now, tick=tick, spec=wanted)
-    return _bounded(replace(wish, terms=terms, memory=remembered), wanted, seen, workers, waiting, current, now, tick)
+    wish = replace(wish, terms=terms, memory=remembered)
+    return _bounded(wish, wanted, planned, seen, workers, waiting, current, now, tick)
 
 
 def _blind(replicas: Replicas, held: int, seconds: float) -> tuple[int, Reason | None, str]:
@@ -176,6 +177,7 @@ def _idle_slots(seen: ClassFacts, workers: Sequence[WorkerFacts], terms: Terms) 
 def _bounded(
     wish: Ask,
     wanted: PoolSpec,
+    planned: ScheduledMinimum | None,
     seen: ClassFacts,
     workers: Sequence[WorkerFacts],
     waiting: demand.Backlog,
@@ -221,7 +223,6 @@ def _bounded(
         )
     if number == 0 and current > 0 and idle_for is not None and idle_for < idle_after:
         bound(1, Reason.IDLE_AFTER, f"idle for {idle_for:.0f}s of {idle_after:.0f}s")
-    planned = schedule.highest(spec.schedule, now)
     if planned is not None and planned.min > max(number, spec.replicas.min):
         text = f"schedule {planned.cron!r} for {render(planned.for_)} asks for {planned.min}; the demand is {number}"
         bound(planned.min, Reason.SCHEDULED_MINIMUM, text)

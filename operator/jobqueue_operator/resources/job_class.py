@@ -129,6 +129,10 @@ class Capacity(Resource):
     weight: Annotated[int, Field(ge=1, le=1000, description="Share of what is left, against others.")] = 1
     priority: Annotated[int, Field(ge=0, le=1000, description="Higher tiers are served first.")] = 0
 
+    def charge(self, jobs: int) -> int:
+        """Return the units that one worker takes with so many jobs."""
+        return self.units_per_pod + self.units_per_job * jobs
+
 
 class Drain(Resource):
     """How a worker ends."""
