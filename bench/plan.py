@@ -46,11 +46,11 @@ def _world() -> tuple[Wanted, Facts]:
     pools, capacities, classes, downstreams = [], [], {}, {}
     workers: list[WorkerFacts] = []
     for number in range(CLASSES):
-        name, limited = f"c{number}", number % 3 == 0
+        name = f"c{number}"
         fields = {"name": name, "timeout": "30s", "concurrency": 4, "schedule": schedule}
-        if limited:
-            fields["capacity"] = {"ref": {"name": f"d{number // (3 * EACH)}"}}
-        downstream = f"d{number // (3 * EACH)}" if limited else None
+        downstream = f"d{number // (3 * EACH)}" if number % 3 == 0 else None
+        if downstream is not None:
+            fields["capacity"] = {"ref": {"name": downstream}}
         pools.append(PoolSpec(key=name, spec=ClassSpec.model_validate(fields), revision="r", downstream=downstream))
         if downstream is not None and downstream not in downstreams:
             capacities.append(CapacitySpec(name=downstream, spec=DownstreamSpec(units=100)))

@@ -64,7 +64,7 @@ def burst(seed: int, server: Server | None = None, *, jobs: int = 700) -> tuple[
         theatre.enqueue("mail", jobs, seconds=0.2)
         theatre.until(lambda: theatre.ended() >= jobs, "the burst worked off")
         theatre.until(lambda: theatre.workers("mail") == 0, "back at zero")
-    _common(verdict, theatre, "mail")
+    _common(verdict, theatre)
     _age(verdict, theatre.moments, "mail")
     verdict.happened("workers at once", _most(theatre.moments, "mail"), 3)
     verdict.zero("workers at the end", theatre.workers("mail"))
@@ -82,7 +82,7 @@ def ramp(seed: int, server: Server | None = None, *, seconds: float = 90) -> tup
         theatre.trickle("mail", rate, seconds, seconds=0.2)
         theatre.until(lambda: theatre.ended() >= theatre.enqueued, "the ramp worked off")
         theatre.until(lambda: theatre.workers("mail") == 0, "back at zero")
-    _common(verdict, theatre, "mail")
+    _common(verdict, theatre)
     _age(verdict, theatre.moments, "mail")
     verdict.happened("workers at once", _most(theatre.moments, "mail"), 3)
     return verdict, theatre
@@ -98,7 +98,7 @@ def slow(seed: int, server: Server | None = None, *, seconds: float = 75, knee: 
         theatre.trickle("mail", lambda at: min(10 + 4 * at, 60), seconds, seconds=0.25)
         limits = [_units(m, "service")[1] for m in theatre.moments]
         theatre.connection.execute("DELETE FROM jobqueue.ready")  # what is left says nothing more
-    _common(verdict, theatre, "mail", complete=False)
+    _common(verdict, theatre, complete=False)
     verdict.at_most("lowest working limit, units", min(limits), 2 * knee)
     verdict.happened("lowest working limit above the least, units", min(limits), 4)
     late = [_units(m, "service")[0] for m in theatre.moments if m.at > 0.6 * seconds]
@@ -159,7 +159,7 @@ def rollouts(seed: int, server: Server | None = None, *, times: int = 10, kills:
                 within=90,
             )
         theatre.until(lambda: theatre.ended() >= theatre.enqueued, "all worked off", within=180)
-    _common(verdict, theatre, "left", "right")
+    _common(verdict, theatre)
     verdict.happened("rollouts", times, times)
     verdict.happened("workers replaced", _said(theatre, "drained"), 2 * times)
     verdict.happened("workers killed", theatre.kills, kills)
@@ -173,9 +173,8 @@ def rollouts(seed: int, server: Server | None = None, *, times: int = 10, kills:
 SCENES = {"burst": burst, "ramp": ramp, "slow": slow, "poison": poison, "rollouts": rollouts}
 
 
-def _common(verdict: Verdict, theatre: Theatre, *classes: str, complete: bool = True) -> None:
+def _common(verdict: Verdict, theatre: Theatre, *, complete: bool = True) -> None:
     """Add what holds in every scene: nothing lost, and nothing run twice but by a kill."""
-    del classes
     verdict.tell("jobs", theatre.enqueued)
     counts = theatre.counts
     if complete:

@@ -16,7 +16,7 @@ from jobqueue_operator.explain import answer, live, recorded, table, words
 from jobqueue_operator.planner.explain import Explanation
 from jobqueue_operator.planner.explain import explain as explained
 from jobqueue_operator.planner.record import Remarks, Tick
-from jobqueue_operator.planner.replay import Replay
+from jobqueue_operator.planner.replay import replay as replayed
 from jobqueue_operator.up.wanted import wanted
 from jobqueue_operator.workload import load
 
@@ -72,15 +72,12 @@ def explain(place: Place, class_: str | None, *, as_json: bool) -> None:
 def replay(file: Path, spec: Path, *, as_json: bool) -> None:
     """Compare a new spec with the recorded one. Raises Refused, and ManifestError with all problems of the spec."""
     workload = load(spec)
-    course = Replay(wanted(workload, {each.name: "" for each in workload.classes}))
     remarks = Remarks()
     gc.disable()  # a tick makes thousands of objects and no cycles: a tenth of the time
     try:
-        for tick in recorded.ticks(file, remarks):
-            course.feed(tick)
+        found = replayed(recorded.ticks(file, remarks), wanted(workload, {each.name: "" for each in workload.classes}))
     finally:
         gc.enable()
-    found = course.outcome()
     if not found.ticks:
         raise recorded.empty(file, remarks)
     known, there = [spec.name for spec in workload.classes], [one.class_ for one in found.classes]

@@ -110,8 +110,7 @@ AS $$
 #variable_conflict use_column
 DECLARE
   pages    bigint := pg_relation_size('__SCHEMA__.ready') / current_setting('block_size')::integer;
-  looks    integer := CASE WHEN pg_relation_size('__SCHEMA__.ready') / current_setting('block_size')::integer <= 32
-                           THEN pg_relation_size('__SCHEMA__.ready') / current_setting('block_size')::integer ELSE 32 END;
+  looks    integer := LEAST(pages, 32);
   share    double precision := pages::double precision / NULLIF(looks, 0);   -- pages that one sampled page stands for
   horizons constant double precision[] := '{1,2,5,10,20,30,60,120}';
 BEGIN
