@@ -59,10 +59,12 @@ def test_many_are_estimated(own: Stage) -> None:
         "UPDATE jobqueue.ready SET run_after = clock_timestamp() + (0.5 + random() * 100) * interval '1 second'"
     )
     own.admin.execute("VACUUM jobqueue.ready")
-    found = soon(own)
-    assert list(found) == sorted(found)
+    # One sample holds some 150 of those due within ten seconds, so it errs by 8 % (a standard deviation); 16 by 2 %.
+    samples = [soon(own) for _ in range(16)]
+    assert all(list(found) == sorted(found) for found in samples)
+    found = [sum(counts) / len(samples) for counts in zip(*samples, strict=True)]
     for horizon, count in zip(HORIZONS[3:7], found[3:7], strict=True):
-        assert count == pytest.approx(600 * (horizon - 0.5), rel=0.25)
+        assert count == pytest.approx(600 * horizon, rel=0.15)
     assert found[7] == pytest.approx(60_000, rel=0.1)
 
 
