@@ -61,5 +61,5 @@ $(READY): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; v = sys.version_info; v >= (3, 11) or sys.exit("Python 3.11 or newer is needed, $(PYTHON) is %d.%d; say which: make PYTHON=/path/to/python3.12" % v[:2])'
 	$(PYTHON) -m venv --clear .venv
 	$(PIP) 'pip>=25.1'
-	$(PIP) --editable '.[local,rabbitmq]' --group dev --group simulate
+	$(PIP) --editable '.[local,rabbitmq,operator]' --group dev --group simulate
 	@touch $@
