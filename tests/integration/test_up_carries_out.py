@@ -12,9 +12,9 @@ from jobqueue_operator.planner.facts import Phase, WorkerFacts
 from jobqueue_operator.planner.plan import Allocation, Decision, Plan, Pool, Reason, Victim
 from jobqueue_operator.platforms.local import LocalPlatform
 from jobqueue_operator.platforms.local.template import template
-from jobqueue_operator.up.carry_out import Executor
-from jobqueue_operator.up.database import Database as OperatorDatabase
-from jobqueue_operator.up.gather import Gatherer, LeadershipLost
+from jobqueue_operator.queues.carry_out import Executor
+from jobqueue_operator.queues.database import Database as OperatorDatabase
+from jobqueue_operator.queues.gather import Gatherer, LeadershipLost
 from jobqueue_operator.workload import load
 from services.said import Said
 from services.waiting import eventually_async
@@ -67,7 +67,7 @@ class Shop:
             job_queue, job_queue.spec.classes[0], database={"JOBQUEUE_DSN": database.direct}, directory=folder
         )
         self.platform = LocalPlatform(folder / "state", {"email": made})
-        self.queue = OperatorDatabase(connect.resolve(database.direct), "jobqueue")
+        self.queue = OperatorDatabase(connect.resolve(database.direct), "jobqueue", holder="test")
         self.said = Said()
         self.gatherer = Gatherer(self.queue, self.platform, self.said, tick=1.0)
         self.executor = Executor(self.queue, self.platform, self.said)
@@ -107,7 +107,8 @@ class Shop:
 async def shop(tmp_path: Path, database: Database, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Shop]:
     monkeypatch.setenv("PYTHONPATH", os.environ.get("PYTHONPATH", ""))
     made = Shop(tmp_path, database)
-    await made.queue.prepare(made.workload.queues, made.workload.downstreams)
+    await made.queue.lead(may_migrate=True)
+    await made.queue.register(made.workload.queues, made.workload.downstreams)
     yield made
     made.platform.release_now()
     await made.platform.close()

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from jobqueue_operator.up.report import CapacityRow, Level, Row
+    from jobqueue_operator.queues.saying import Level
+    from jobqueue_operator.up.report import CapacityRow, Row
 
 
 class Said:

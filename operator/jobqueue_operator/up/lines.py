@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any, TextIO
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from jobqueue_operator.up.report import CapacityRow, Level, Row
+    from jobqueue_operator.queues.saying import Level
+    from jobqueue_operator.up.report import CapacityRow, Row
 
 
 def _now() -> datetime:

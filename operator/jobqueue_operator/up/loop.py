@@ -11,10 +11,10 @@ from jobqueue_operator.planner import estimate
 from jobqueue_operator.planner.decide import plan
 from jobqueue_operator.planner.plan import Plan
 from jobqueue_operator.planner.record import Tick
+from jobqueue_operator.queues.carry_out import Executor
+from jobqueue_operator.queues.gather import Gatherer, LeadershipLost, Sight, check_lead
+from jobqueue_operator.queues.remembering import Memories
 from jobqueue_operator.up import finish
-from jobqueue_operator.up.carry_out import Executor
-from jobqueue_operator.up.gather import Gatherer, LeadershipLost, Sight, check_lead
-from jobqueue_operator.up.remembering import Memories
 from jobqueue_operator.up.report import Reporter, capacity_rows, rows
 from jobqueue_operator.up.tell import Teller
 
@@ -24,9 +24,9 @@ if TYPE_CHECKING:
     from jobqueue_operator.planner.facts import Facts
     from jobqueue_operator.planner.wanted import Wanted
     from jobqueue_operator.platforms import Platform
-    from jobqueue_operator.up.queue import Queue
+    from jobqueue_operator.queues.queue import Queue
+    from jobqueue_operator.queues.waking import Waker
     from jobqueue_operator.up.recording import Recording
-    from jobqueue_operator.up.waking import Waker
 
 MAINTAIN_EVERY = 600.0
 """Seconds between two maintenance runs."""

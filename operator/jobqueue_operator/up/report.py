@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass
 from textwrap import shorten
-from typing import TYPE_CHECKING, Literal, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from jobqueue_operator.planner.facts import Facts, Phase
+from jobqueue_operator.queues.saying import Says
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -16,8 +17,6 @@ if TYPE_CHECKING:
 
 SAID_LENGTH = 120
 """Characters of a worker's last words in a row; in full they are said once, when it happens."""
-
-Level = Literal["info", "warning", "error"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,11 +78,8 @@ class CapacityRow:
     claims: tuple[Claim, ...] = ()
 
 
-class Reporter(Protocol):
+class Reporter(Says, Protocol):
     """Shows what `up` does."""
-
-    def say(self, level: Level, message: str, **details: object) -> None:
-        """Show something that happened."""
 
     def tick(self, rows: Sequence[Row], capacities: Sequence[CapacityRow] = ()) -> None:
         """Show the state."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import socket
 import sys
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
@@ -15,13 +16,13 @@ from jobqueue.errors import JobQueueError, StaleEpoch
 from jobqueue_operator.planner import draining
 from jobqueue_operator.platforms.local import LocalPlatform
 from jobqueue_operator.platforms.local.template import BROKER, Template, template
-from jobqueue_operator.up.database import Database
+from jobqueue_operator.queues.database import Database
+from jobqueue_operator.queues.waking import Doorbell, Waker
 from jobqueue_operator.up.finish import Ending
 from jobqueue_operator.up.loop import Loop
 from jobqueue_operator.up.place import Place, alone, place
 from jobqueue_operator.up.recording import Recording
 from jobqueue_operator.up.tell import said_by_wakeup
-from jobqueue_operator.up.waking import Doorbell, Waker
 from jobqueue_operator.up.wanted import wanted
 from jobqueue_operator.workload import Workload, load
 
@@ -59,9 +60,10 @@ async def up(options: Options, reporter: Reporter) -> int:
     options.state.mkdir(parents=True, exist_ok=True)
     stopping = asyncio.Event()
     with alone(options.state), _signals(stopping.set), _place(options, reporter) as place, said_by_wakeup(reporter):
-        database = Database(place.info, options.schema)
+        database = Database(place.info, options.schema, holder=f"up@{socket.gethostname()}:{os.getpid()}")
         try:
-            await database.prepare(found.queues, found.downstreams)
+            await database.lead(may_migrate=True)
+            await database.register(found.queues, found.downstreams)
             return await _Session(options, reporter, database, place, found, stopping).run()
         finally:
             await database.close()

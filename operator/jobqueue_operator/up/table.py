@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 
     from rich.console import Console
 
-    from jobqueue_operator.up.report import CapacityRow, Level, Row
+    from jobqueue_operator.queues.saying import Level
+    from jobqueue_operator.up.report import CapacityRow, Row
 
 _STYLES: dict[Level, str] = {"info": "dim", "warning": "yellow", "error": "bold red"}
 _COLUMNS = ("class", "oldest/target", "ready", "later", "running", "done", "dead", "workers")

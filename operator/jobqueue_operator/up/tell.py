@@ -14,9 +14,10 @@ from jobqueue_operator.platforms import Event, Happening
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Iterable, Iterator
 
-    from jobqueue_operator.up.gather import Sight
-    from jobqueue_operator.up.queue import Queue
-    from jobqueue_operator.up.report import Level, Reporter
+    from jobqueue_operator.queues.gather import Sight
+    from jobqueue_operator.queues.queue import Queue
+    from jobqueue_operator.queues.saying import Level
+    from jobqueue_operator.up.report import Reporter
 
 _T = TypeVar("_T")
 

@@ -5,15 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from jobqueue_operator.planner.wanted import CapacitySpec, PoolSpec, Wanted
+from jobqueue_operator.queues.queue import HERE
 from jobqueue_operator.registration import downstream_name, own_name
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from jobqueue_operator.workload import Workload
-
-DATABASE = ""
-"""The key of the only database there is here, as in `Allocation.limits` and in the facts of a downstream."""
 
 
 def wanted(workload: Workload, revisions: Mapping[str, str]) -> Wanted:
@@ -28,7 +26,7 @@ def wanted(workload: Workload, revisions: Mapping[str, str]) -> Wanted:
             revision=revisions[spec.name],
             namespace=queue.metadata.namespace,
             queue=queue.metadata.name,
-            database=DATABASE,
+            database=HERE,
             downstream=downstream_name(queue, spec.capacity.ref) if spec.capacity is not None else None,
         )
         for queue in workload.queues

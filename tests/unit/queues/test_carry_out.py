@@ -11,9 +11,9 @@ from jobqueue.errors import ConnectionFailed, StaleEpoch
 from jobqueue.signals import DatabaseSnapshot, Snapshot, WorkerSnapshot
 from jobqueue_operator.planner.facts import DownstreamFacts, Facts, Phase, WorkerFacts
 from jobqueue_operator.planner.plan import Allocation, Decision, Plan, Pool, Reason, Victim
-from jobqueue_operator.up.carry_out import Executor
-from jobqueue_operator.up.gather import LeadershipLost, Sight, check_lead
-from jobqueue_operator.up.report import Level
+from jobqueue_operator.queues.carry_out import Executor
+from jobqueue_operator.queues.gather import LeadershipLost, Sight, check_lead
+from jobqueue_operator.queues.saying import Level
 
 NOW = datetime(2026, 1, 2, tzinfo=UTC)
 

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 from jobqueue.errors import JobQueueError, StaleEpoch
 from jobqueue_operator import observe
 from jobqueue_operator.planner.facts import Phase, WorkerFacts
-from jobqueue_operator.up.gather import LeadershipLost
-from jobqueue_operator.up.wanted import DATABASE
+from jobqueue_operator.queues.gather import LeadershipLost
+from jobqueue_operator.queues.queue import HERE
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -24,15 +24,15 @@ if TYPE_CHECKING:
     from jobqueue_operator.planner.facts import Facts
     from jobqueue_operator.planner.plan import Plan
     from jobqueue_operator.platforms import Platform
-    from jobqueue_operator.up.gather import Sight
-    from jobqueue_operator.up.queue import Queue
-    from jobqueue_operator.up.report import Reporter
+    from jobqueue_operator.queues.gather import Sight
+    from jobqueue_operator.queues.queue import Queue
+    from jobqueue_operator.queues.saying import Says
 
 
 class Executor:
     """Carries plans out on one database and one platform. It remembers nothing: a plan may be repeated."""
 
-    def __init__(self, queue: Queue, platform: Platform, reporter: Reporter) -> None:
+    def __init__(self, queue: Queue, platform: Platform, reporter: Says) -> None:
         self._queue = queue
         self._platform = platform
         self._reporter = reporter
@@ -78,8 +78,8 @@ class Executor:
 
     async def _set_limits(self, plan: Plan, facts: Facts) -> None:
         for allocation in plan.downstreams:
-            wanted = allocation.limits.get(DATABASE)
-            seen = next((d for d in facts.downstreams.get(allocation.downstream, ()) if d.database == DATABASE), None)
+            wanted = allocation.limits.get(HERE)
+            seen = next((d for d in facts.downstreams.get(allocation.downstream, ()) if d.database == HERE), None)
             if wanted is not None and seen is not None and seen.limit != wanted:
                 await self._queue.limit(allocation.downstream, wanted)
 

@@ -9,6 +9,9 @@ if TYPE_CHECKING:
 
     from jobqueue.signals import Snapshot
 
+HERE = ""
+"""The key of the one database that is looked at, as in `Allocation.limits` and in the facts of a downstream."""
+
 
 class Queue(Protocol):
     """Every call raises JobQueueError when the database does not answer or refuses.

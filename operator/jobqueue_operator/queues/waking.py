@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from jobqueue.wakeup.notify import Opener, Patience
     from jobqueue_operator.planner.plan import Plan
     from jobqueue_operator.planner.wanted import PoolSpec, Wanted
-    from jobqueue_operator.up.gather import Sight
-    from jobqueue_operator.up.queue import Queue
+    from jobqueue_operator.queues.gather import Sight
+    from jobqueue_operator.queues.queue import Queue
 
 LOOKS = 4
 """A class at zero is looked at this many times within its target at least, however deaf the listener is."""

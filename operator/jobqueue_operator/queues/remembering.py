@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from jobqueue.signals import Snapshot
     from jobqueue_operator.planner.plan import Plan
-    from jobqueue_operator.up.queue import Queue
+    from jobqueue_operator.queues.queue import Queue
 
 EVERY = 15.0
 """Seconds between two writes of one class at least."""

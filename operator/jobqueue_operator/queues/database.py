@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
-import socket
 import time
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -33,11 +31,12 @@ COUNTING_SHARE = 20.0
 
 
 class Database:
-    """Implements `up.queue.Queue`. The driver's errors arrive as ConnectionFailed, the queue's as themselves."""
+    """Implements `Queue`. The driver's errors arrive as ConnectionFailed, the queue's as themselves."""
 
-    def __init__(self, info: connect.ConnInfo, schema: str) -> None:
+    def __init__(self, info: connect.ConnInfo, schema: str, *, holder: str) -> None:
         self._info = info
         self._schema = schema
+        self._holder = holder
         self._connection: psycopg.AsyncConnection[Any] | None = None
         self._epoch: int | None = None
         self._done: Mapping[str, int] = {}
@@ -48,31 +47,31 @@ class Database:
         """This leadership's number; None before `prepare`."""
         return self._epoch
 
-    async def prepare(self, queues: Sequence[JobQueue], downstreams: Sequence[DownstreamCapacity]) -> None:
-        """Migrate if need be, take the lead, and register everything. SchemaError when it may not migrate."""
-        await asyncio.to_thread(self._migrate)
-        self._epoch = await self._call(lambda c: queue.lead(c, _holder(), schema=self._schema))
-        await self.register(queues, downstreams)
+    async def lead(self, *, may_migrate: bool) -> None:
+        """Become its operator, in place of whoever was. SchemaError when its schema is of another release."""
+        try:
+            await self._call(lambda c: migrate.check_async(c, schema=self._schema))
+        except SchemaError:
+            if not may_migrate:
+                raise
+            await asyncio.to_thread(self._migrate)
+        self._epoch = await self._call(lambda c: queue.lead(c, self._holder, schema=self._schema))
 
     async def register(self, queues: Sequence[JobQueue], downstreams: Sequence[DownstreamCapacity]) -> None:
         """Write every limit and class, so that claims hold to them whoever is up."""
         granted = (await self.snapshot(tick=LONGEST_TICK)).database.connections if downstreams else None
+        limits = {own_name(downstream): first_limit(downstream, granted) for downstream in downstreams}
+        await self.settle(limits, {spec.name: class_settings(q, spec) for q in queues for spec in q.spec.classes})
+
+    async def settle(self, limits: Mapping[str, int], classes: Mapping[str, Mapping[str, Any]]) -> None:
+        """Write limits by downstream and settings by class, all or none."""
 
         async def write(connection: psycopg.AsyncConnection[Any]) -> None:
             async with connection.transaction():
-                for downstream in downstreams:
-                    await queue.set_downstream(
-                        connection,
-                        self._epoch,
-                        own_name(downstream),
-                        first_limit(downstream, granted),
-                        schema=self._schema,
-                    )
-                for job_queue in queues:
-                    for spec in job_queue.spec.classes:
-                        await queue.set_class(
-                            connection, self._epoch, spec.name, class_settings(job_queue, spec), schema=self._schema
-                        )
+                for name, units in limits.items():
+                    await queue.set_downstream(connection, self._epoch, name, units, schema=self._schema)
+                for name, settings in classes.items():
+                    await queue.set_class(connection, self._epoch, name, settings, schema=self._schema)
 
         await self._call(write)
 
@@ -131,10 +130,7 @@ class Database:
 
     def _migrate(self) -> None:
         with connect.open_sync(self._info, autocommit=True) as connection:
-            try:
-                migrate.check(connection, schema=self._schema)
-            except SchemaError:
-                migrate.apply(connection, schema=self._schema)
+            migrate.apply(connection, schema=self._schema)
 
     async def _count(self, connection: psycopg.AsyncConnection[Any]) -> dict[str, int]:
         query = sql.SQL("SELECT class, count(*) FROM {}.jobs WHERE status = 'done' GROUP BY class")
@@ -160,10 +156,6 @@ class Database:
         connection, self._connection = self._connection, None
         if connection is not None:
             await connection.close()
-
-
-def _holder() -> str:
-    return f"up@{socket.gethostname()}:{os.getpid()}"
 
 
 def _line(error: psycopg.Error) -> str:

@@ -6,7 +6,7 @@ import pytest
 from jobqueue.errors import ConnectionFailed
 from jobqueue_operator.planner.memory import ClassMemory
 from jobqueue_operator.planner.plan import Decision, Plan, Pool, Reason
-from jobqueue_operator.up.remembering import EVERY, Memories
+from jobqueue_operator.queues.remembering import EVERY, Memories
 
 
 class Kept:
