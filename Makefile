@@ -4,7 +4,7 @@ ARGS ?=
 BIN := .venv/bin
 READY := .venv/.installed
 
-.PHONY: help demo test check check-format check-lint check-types check-layers check-unused bench simulate reliability format coverage constraints clean
+.PHONY: help demo test check check-format check-lint check-types check-layers check-unused generate bench simulate reliability format coverage constraints clean
 
 help: ## Say what there is
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -32,6 +32,9 @@ check-layers: $(READY)
 # The tests are read as users of the code, and what is theirs alone is left to them.
 check-unused: $(READY)
 	! $(BIN)/vulture | grep -v '^tests/'
+
+generate: $(READY) ## Write the CRDs (crds/, chart) and docs/reference.md from the manifest's models
+	$(BIN)/python -m jobqueue_operator.resources.generate
 
 bench: $(READY) ## Measure, next to others (bench/README.md)
 	$(BIN)/python -m bench $(ARGS)

@@ -10,6 +10,7 @@ from typing import NoReturn
 import pytest
 
 _SYSTEM_PATH = "/usr/sbin:/usr/local/sbin:/sbin"
+_CONTROL_PLANE = ("etcd", "kube-apiserver")
 _POSTGRES_15 = Path("/usr/lib/postgresql/15/bin")
 
 
@@ -21,7 +22,7 @@ def missing(service: str, reason: str) -> NoReturn:
 
 
 def require(part: str) -> Path:
-    """Return where `part` is (a program, or PostgreSQL 15's folder); skip or fail the test when it is missing."""
+    """Return where `part` is (a program, or a folder of them); skip or fail the test when it is missing."""
     path = _find(part)
     if path is not None:
         return path
@@ -36,4 +37,8 @@ def _program(name: str) -> Path | None:
 def _find(part: str) -> Path | None:
     if part == "postgres15":
         return _POSTGRES_15 if (_POSTGRES_15 / "postgres").exists() else None
+    if part == "kubernetes":
+        # As envtest names and places them.
+        folder = Path(os.environ.get("KUBEBUILDER_ASSETS", "/usr/local/kubebuilder/bin"))
+        return folder if all((folder / program).exists() for program in _CONTROL_PLANE) else None
     return _program({"rabbitmq": "rabbitmq-server"}.get(part, part))

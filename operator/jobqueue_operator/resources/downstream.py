@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections import Counter
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import ConfigDict, Field, model_validator
 
+from jobqueue_operator.resources import cel
 from jobqueue_operator.resources.durations import Span
 from jobqueue_operator.resources.job_class import UNITS_MOST
-from jobqueue_operator.resources.model import API_VERSION, Metadata, Resource
+from jobqueue_operator.resources.model import API_VERSION, Metadata, Resource, map_by
 from jobqueue_operator.resources.names import Label
 
 
@@ -40,6 +41,22 @@ class Adaptive(Resource):
 class DownstreamSpec(Resource):
     """A limit in units. A unit is whatever its owner counts: connections, requests, licences."""
 
+    model_config = ConfigDict(
+        json_schema_extra=cel.rules(
+            cel.Rule("has(self.units) != self.connections", "give either units, or connections: true", "units"),
+            cel.Rule(
+                "!has(self.units) || self.reserve < self.units",
+                "reserve leaves nothing of units; lower reserve, or raise units",
+                "reserve",
+            ),
+            cel.Rule(
+                "!has(self.units) || self.adaptive.minUnits <= self.units - self.reserve",
+                "adaptive.minUnits is above units less reserve; lower it, or raise units",
+                "adaptive.minUnits",
+            ),
+        )
+    )
+
     units: Annotated[
         int | None, Field(ge=1, le=UNITS_MOST, description="Units in use at once, at most.", examples=["40"])
     ] = None
@@ -51,7 +68,13 @@ class DownstreamSpec(Resource):
         int, Field(ge=0, le=UNITS_MOST, description="Units that are left to others, such as people and migrations.")
     ] = 0
     allow: Annotated[
-        tuple[Allowance, ...], Field(max_length=200, strict=False, description="Bounds for other namespaces.")
+        tuple[Allowance, ...],
+        Field(
+            max_length=200,
+            strict=False,
+            description="Bounds for other namespaces; without an entry, nothing.",
+            json_schema_extra=map_by("namespace"),
+        ),
     ] = ()
     adaptive: Annotated[Adaptive, Field(description="Back off when saturated.")] = Adaptive()
 

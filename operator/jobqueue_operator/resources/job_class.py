@@ -8,8 +8,9 @@ from typing import Annotated, Any, Literal, Self
 from zoneinfo import ZoneInfo
 
 from cronsim import CronSim, CronSimError
-from pydantic import AfterValidator, Field, model_validator
+from pydantic import AfterValidator, ConfigDict, Field, model_validator
 
+from jobqueue_operator.resources import cel, durations
 from jobqueue_operator.resources.durations import LeaseSpan, Pause, Span, render
 from jobqueue_operator.resources.model import Resource
 from jobqueue_operator.resources.names import ClassName, Label
@@ -39,11 +40,44 @@ class Fallback(Resource):
     replicas: Annotated[int, Field(ge=1, le=REPLICAS_MOST, description="Workers at least, then; never fewer than run.")]
 
 
+MAX_BY_DEFAULT = 10
+
+
+def most(replicas: str) -> str:
+    """Return the CEL expression of the most workers, as `Replicas` fills it in."""
+    default = f"({replicas}.min > {MAX_BY_DEFAULT} ? {replicas}.min : {MAX_BY_DEFAULT})"
+    return f"(has({replicas}.max) ? {replicas}.max : {default})"
+
+
+def _no_default(schema: dict[str, Any]) -> None:
+    # Which default holds depends on another field, which a schema cannot say: to an API server there is none.
+    del schema["default"]
+
+
 class Replicas(Resource):
     """How many workers may run."""
 
+    model_config = ConfigDict(
+        json_schema_extra=cel.rules(
+            cel.Rule("!has(self.max) || self.min <= self.max", "min is above max; lower min or raise max", "min"),
+            cel.Rule(
+                f"!has(self.fallback) || self.fallback.replicas <= {most('self')}",
+                f"fallback.replicas is above max ({MAX_BY_DEFAULT}, or min, by default); lower it or raise max",
+                "fallback.replicas",
+            ),
+        )
+    )
+
     min: Annotated[int, Field(ge=0, le=REPLICAS_MOST, description="Workers kept even when idle.")] = 1
-    max: Annotated[int, Field(ge=1, le=REPLICAS_MOST, description="Workers at most; min when that is more.")] = 10
+    max: Annotated[
+        int,
+        Field(
+            ge=1,
+            le=REPLICAS_MOST,
+            description=f"Workers at most; {MAX_BY_DEFAULT} by default, or min when that is more.",
+            json_schema_extra=_no_default,
+        ),
+    ] = MAX_BY_DEFAULT
     idle_after: Annotated[Pause, Field(description="Idle for this long before going to zero.")] = timedelta(minutes=2)
     pin: Annotated[
         int | None,
@@ -62,7 +96,7 @@ class Replicas(Resource):
     @classmethod
     def _max_follows_min(cls, value: Any) -> Any:
         least = value.get("min") if isinstance(value, dict) else None
-        if isinstance(least, int) and "max" not in value and least > cls.model_fields["max"].default:
+        if isinstance(least, int) and "max" not in value and least > MAX_BY_DEFAULT:
             return {**value, "max": least}
         return value
 
@@ -91,6 +125,16 @@ class Lease(Resource):
 
 class Backoff(Resource):
     """The wait before a retry: a random part of initial * factor^(attempt - 1), at most max."""
+
+    model_config = ConfigDict(
+        json_schema_extra=cel.rules(
+            cel.Rule(
+                durations.at_most("self.initial", "self.max"),
+                "initial is above max; lower initial or raise max",
+                "initial",
+            )
+        )
+    )
 
     initial: Annotated[Span, Field(description="The longest wait before the second attempt.")] = timedelta(seconds=2)
     factor: Annotated[float, Field(ge=1, le=100, allow_inf_nan=False, description="Growth per attempt.")] = 2.0
@@ -146,12 +190,17 @@ class Drain(Resource):
     ] = timedelta(minutes=10)
 
 
+_NO_CRON = 'is not a cron expression of five fields; write e.g. "0 8 * * 1-5"'
+CRON_PATTERN = r"^\s*\S+(\s+\S+){4,5}\s*$"
+"""As much of its syntax as a schema can say: five fields, or six with seconds before them."""
+
+
 def _cron(text: str) -> str:
     try:
         # Any start will do: whether the expression can be read is all that matters here.
         CronSim(text, datetime(2026, 1, 1, tzinfo=UTC))
     except (CronSimError, ValueError, OverflowError) as error:
-        raise ValueError('is not a cron expression of five fields; write e.g. "0 8 * * 1-5"') from error
+        raise ValueError(_NO_CRON) from error
     return text
 
 
@@ -168,7 +217,12 @@ class ScheduledMinimum(Resource):
 
     cron: Annotated[
         str,
-        Field(max_length=200, description="When it starts.", examples=['"0 8 * * 1-5"']),
+        Field(
+            max_length=200,
+            description="When it starts.",
+            examples=['"0 8 * * 1-5"'],
+            json_schema_extra={"pattern": CRON_PATTERN} | cel.form(CRON_PATTERN, _NO_CRON),
+        ),
         AfterValidator(_cron),
     ]
     time_zone: Annotated[
@@ -199,6 +253,16 @@ def _pod_template(value: dict[str, Any]) -> dict[str, Any]:
 
 class ClassSpec(Resource):
     """A class of jobs and the pool that works on it: a bulkhead with its own promise, limits and failures."""
+
+    model_config = ConfigDict(
+        json_schema_extra=cel.rules(
+            cel.Rule(
+                f"!has(self.schedule) || self.schedule.all(entry, entry.min <= {most('self.replicas')})",
+                "an entry's min is above replicas.max; lower it or raise max",
+                "schedule",
+            )
+        )
+    )
 
     name: Annotated[ClassName, Field(description="What producers name in `enqueue`.", examples=["email"])]
     concurrency: Annotated[int, Field(ge=1, le=1000, description="Jobs one worker runs at once.")] = 10

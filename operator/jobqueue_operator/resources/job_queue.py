@@ -6,15 +6,17 @@ from collections import Counter
 from datetime import timedelta
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import ConfigDict, Field, model_validator
 
+from jobqueue_operator.resources import cel
 from jobqueue_operator.resources.durations import Retention as Kept
 from jobqueue_operator.resources.durations import Span
 from jobqueue_operator.resources.job_class import ClassSpec
-from jobqueue_operator.resources.model import API_VERSION, Metadata, NameRef, Resource
+from jobqueue_operator.resources.model import API_VERSION, Metadata, NameRef, Resource, map_by
 
 APP_PATTERN = r"^[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)*:[A-Za-z_][A-Za-z0-9_]*$"
 SCHEMA_PATTERN = r"^[a-z_][a-z0-9_]*$"
+IMAGE_PATTERN = r"^[!-~]+$"
 
 
 class Database(Resource):
@@ -27,7 +29,16 @@ class Database(Resource):
     operator_secret_ref: Annotated[NameRef, Field(description="Login of the operator.")]
     listen_secret_ref: Annotated[NameRef | None, Field(description="A login past PgBouncer, for LISTEN alone.")] = None
     schema_: Annotated[
-        str, Field(alias="schema", pattern=SCHEMA_PATTERN, max_length=63, description="Schema of the queue.")
+        str,
+        Field(
+            alias="schema",
+            pattern=SCHEMA_PATTERN,
+            max_length=63,
+            description="Schema of the queue.",
+            json_schema_extra=cel.form(
+                SCHEMA_PATTERN, "is not a schema's name; use lower-case letters, digits and '_', e.g. jobqueue"
+            ),
+        ),
     ] = "jobqueue"
 
 
@@ -46,6 +57,21 @@ class RabbitMQ(Resource):
 
 class Wakeup(Resource):
     """How a sleeping worker hears of a new job. Polling goes on underneath, always."""
+
+    model_config = ConfigDict(
+        json_schema_extra=cel.rules(
+            cel.Rule(
+                'self.type != "RabbitMQ" || has(self.rabbitmq)',
+                "type RabbitMQ needs rabbitmq.secretRef; add it, or use type Notify",
+                "type",
+            ),
+            cel.Rule(
+                'self.type == "RabbitMQ" || !has(self.rabbitmq)',
+                "only type RabbitMQ uses rabbitmq; leave it out, or use type RabbitMQ",
+                "rabbitmq",
+            ),
+        )
+    )
 
     type: Annotated[Literal["Notify", "Polling", "RabbitMQ"], Field(description="What wakes.")] = "Notify"
     poll_interval: Annotated[Span, Field(description="The longest sleep between two looks.")] = timedelta(seconds=2)
@@ -73,8 +99,11 @@ class JobQueueSpec(Resource):
         Field(
             min_length=1,
             max_length=500,
-            pattern=r"^\S+$",
+            pattern=IMAGE_PATTERN,
             description="Image of the workers; not needed locally.",
+            json_schema_extra=cel.form(
+                IMAGE_PATTERN, "is not an image; write e.g. registry.example/shop-worker:1.4.2, without spaces"
+            ),
         ),
     ] = None
     app: Annotated[
@@ -84,11 +113,19 @@ class JobQueueSpec(Resource):
             max_length=250,
             description="Where the handlers are, MODULE:ATTRIBUTE.",
             examples=["shop.jobs:app"],
+            json_schema_extra=cel.form(APP_PATTERN, "is not MODULE:ATTRIBUTE; write e.g. shop.jobs:app"),
         ),
     ]
     classes: Annotated[
         tuple[ClassSpec, ...],
-        Field(min_length=1, max_length=50, strict=False, description="The classes.", examples=["- name: email"]),
+        Field(
+            min_length=1,
+            max_length=50,
+            strict=False,
+            description="The classes, each with its own name.",
+            examples=["- name: email"],
+            json_schema_extra=map_by("name"),
+        ),
     ]
 
     @model_validator(mode="after")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import pydantic
 from pydantic import ConfigDict, Field, model_validator
@@ -10,7 +10,15 @@ from pydantic.alias_generators import to_camel
 
 from jobqueue_operator.resources.names import Label
 
+if TYPE_CHECKING:
+    from pydantic.config import JsonDict
+
 API_VERSION = "jobqueue.dev/v1alpha1"
+
+
+def map_by(*keys: str) -> JsonDict:
+    """Return the part of a list's schema that says which fields tell its entries apart: none may come twice."""
+    return {"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": list(keys)}
 
 
 class Resource(pydantic.BaseModel):
