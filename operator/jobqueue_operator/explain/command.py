@@ -58,12 +58,17 @@ def explain(place: Place, class_: str | None, *, as_json: bool) -> None:
     names = [pool.class_ for pool in found.plan.pools]
     if class_ is not None and class_ not in names:
         raise Refused(f"class: there is no class {class_!r}", hint=f"the classes are: {', '.join(names)}")
-    explanations = [e for e in (explained(found, name) for name in names if class_ in {None, name}) if e is not None]
+    tell(found, names if class_ is None else [class_], remarks, live=place.live, as_json=as_json)
+
+
+def tell(found: Tick, classes: Iterable[str], remarks: Remarks, *, live: bool, as_json: bool) -> None:
+    """Write what one tick decided for some of its classes."""
+    explanations = [e for e in (explained(found, name) for name in classes) if e is not None]
     if as_json:
-        write_json(answer.explanations(explanations, source="live" if place.live else "record", remarks=remarks))
+        write_json(answer.explanations(explanations, source="live" if live else "record", remarks=remarks))
         return
     _write(explanations)
-    if place.live:
+    if live:
         write("")
         write(LIVE)
     _say(remarks.texts, remarks.skipped)

@@ -1,11 +1,13 @@
-"""From an exception to one line and an exit status."""
+"""From a command line to an exit status: whatever goes wrong becomes one line."""
 
 from __future__ import annotations
 
 import json
 import os
 import re
+import signal
 import sys
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import typer
 
@@ -19,6 +21,9 @@ from jobqueue.errors import (
     UnknownDownstream,
 )
 
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
 FAILED = 1
 WRONG = 2
 _OURS_TO_MEND = (ConfigurationError, InvalidInput, SchemaError, UnknownClass, UnknownDownstream)
@@ -27,9 +32,33 @@ _OURS_TO_MEND = (ConfigurationError, InvalidInput, SchemaError, UnknownClass, Un
 class Refused(JobQueueError):  # noqa: N818 - what the command says, not a fault of the queue
     """The command line asks for something that cannot be done. `hint` is a remedy; exit status 2."""
 
+    status: ClassVar[int] = WRONG
+
     def __init__(self, message: str, *, hint: str | None = None) -> None:
         super().__init__(message)
         self.hint = hint
+
+
+class Failed(Refused):
+    """The command line is right, and what it asks for could not be done. `hint` is a remedy; exit status 1."""
+
+    status = FAILED
+
+
+def run(build: Callable[[], Callable[..., Any]], arguments: Sequence[str], *, name: str, as_json: bool) -> int:
+    """Run one command line with the command that `build` returns; return its exit status."""
+    try:
+        status = build()(list(arguments), prog_name=name, standalone_mode=False)
+        sys.stdout.flush()
+    except KeyboardInterrupt:
+        return 128 + signal.SIGINT
+    except BrokenPipeError:
+        # The reader has gone (| head); leave nothing to flush at exit, and be as quiet as any filter.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 128 + signal.SIGPIPE
+    except Exception as error:  # noqa: BLE001 - sorted into one line and a status
+        return report(error, as_json=as_json)
+    return status if isinstance(status, int) else 0
 
 
 def report(error: Exception, *, as_json: bool) -> int:  # noqa: PLR0911 - one a kind of error
@@ -39,7 +68,7 @@ def report(error: Exception, *, as_json: bool) -> int:  # noqa: PLR0911 - one a 
     if isinstance(error, typer.Abort):
         return _say("stopped", None, FAILED, as_json=as_json)
     if isinstance(error, Refused):
-        return _say(str(error), error.hint, WRONG, as_json=as_json)
+        return _say(str(error), error.hint, error.status, as_json=as_json)
     if isinstance(error, JobQueueError):
         status = WRONG if isinstance(error, _OURS_TO_MEND) else FAILED
         message, hint = str(error), None

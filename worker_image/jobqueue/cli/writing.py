@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
 
 def write_json(value: Any) -> None:
@@ -23,11 +23,16 @@ def write(line: str) -> None:
 
 
 def write_table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
-    """Write rows under `head`, columns as wide as their widest cell, nothing cut off."""
-    table = [list(head), *(list(row) for row in rows)]
-    widths = [max(len(row[column]) for row in table) for column in range(len(head))]
-    for row in table:
-        write("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+    """Write rows under `head`."""
+    for line in table([head, *rows]):
+        write(line)
+
+
+def table(rows: Sequence[Sequence[str]]) -> Iterator[str]:
+    """Return rows as lines, columns as wide as their widest cell, nothing cut off."""
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    for row in rows:
+        yield "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
 
 
 def show_time(value: datetime | None) -> str:
