@@ -7,7 +7,9 @@ from typing import Any
 import helm_python
 import pytest
 
+from jobqueue_operator.planner.workload import names
 from services.helm import CHART, CLUSTER_SCOPED, Release, render
+from services.restricted import violations
 
 FULL: dict[str, Any] = {
     "secrets": {"namespaces": ["shop"], "clusterWide": True},
@@ -186,6 +188,15 @@ def test_probes_ask_the_health_port() -> None:
     assert render().environment["JOBQUEUE_OPERATOR_HEALTH_PORT"] == "8080"
 
 
+@pytest.mark.parametrize("mode", MODES)
+def test_pods_fit_the_restricted_profile_and_write_to_volumes_alone(mode: str) -> None:
+    release = render(MODES[mode])
+    for spec in (release.pod, release.one("Pod")["spec"]):
+        assert violations(spec) == []
+        assert all(each["securityContext"]["readOnlyRootFilesystem"] for each in spec["containers"])
+    assert [each["name"] for each in release.container["volumeMounts"]] == ["tmp"]
+
+
 def test_a_budget_never_blocks_the_drain_of_a_node() -> None:
     spec = render().one("PodDisruptionBudget")["spec"]
     assert spec["maxUnavailable"] == 1
@@ -213,7 +224,7 @@ def test_workers_are_scraped_where_they_are_served() -> None:
     everywhere = render().one("PodMonitor")["spec"]
     assert everywhere["namespaceSelector"] == {"any": True}
     assert everywhere["podMetricsEndpoints"][0]["port"] == "health"
-    assert everywhere["selector"]["matchLabels"]["app.kubernetes.io/name"] == "jobqueue-worker"
+    assert selects(everywhere["selector"]["matchLabels"], names.class_labels("shop", "email"))
     some = render({"namespaces": ["shop", "mail"]}).one("PodMonitor")["spec"]
     assert some["namespaceSelector"] == {"matchNames": ["shop", "mail"]}
 
