@@ -33,8 +33,9 @@ check-layers: $(READY)
 check-unused: $(READY)
 	! $(BIN)/vulture | grep -v '^tests/'
 
-generate: $(READY) ## Write the CRDs (crds/, chart) and docs/reference.md from the manifest's models
+generate: $(READY) ## Write the CRDs (crds/, chart) and docs/reference.md from the models, the chart's table from its values
 	$(BIN)/python -m jobqueue_operator.resources.generate
+	PYTHONPATH=tests $(BIN)/python tests/chart/documented.py
 
 bench: $(READY) ## Measure, next to others (bench/README.md)
 	$(BIN)/python -m bench $(ARGS)

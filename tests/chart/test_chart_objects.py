@@ -57,9 +57,14 @@ def test_every_template_says_something_in_some_mode() -> None:
     } == templates
 
 
+def ours(release: Release) -> list[dict[str, Any]]:
+    """Return the operator's objects; the CRDs are the API's, the same as in crds/, and outlive the release."""
+    return [each for each in release.objects if each["kind"] != "CustomResourceDefinition"]
+
+
 @pytest.mark.parametrize("mode", MODES)
 def test_all_objects_carry_the_recommended_labels(mode: str) -> None:
-    for each in render(MODES[mode]).objects:
+    for each in ours(render(MODES[mode])):
         labels = each["metadata"]["labels"]
         assert set(labels) >= RECOMMENDED, each["kind"]
         assert labels["app.kubernetes.io/instance"] == "jq"
@@ -79,10 +84,6 @@ def test_no_two_objects_are_the_same(mode: str) -> None:
         for each in render(MODES[mode]).objects
     ]
     assert sorted(set(found), key=str) == sorted(found, key=str)
-
-
-def ours(release: Release) -> list[dict[str, Any]]:
-    return [each for each in release.objects if each["kind"] != "CustomResourceDefinition"]
 
 
 @pytest.mark.parametrize("values", [FULL, {**FULL, "fullnameOverride": OVERLONG}, {**FULL, "nameOverride": OVERLONG}])
@@ -186,6 +187,12 @@ def test_probes_ask_the_health_port() -> None:
     assert container["livenessProbe"]["httpGet"] == {"path": "/live", "port": "health"}
     assert container["readinessProbe"]["httpGet"] == {"path": "/ready", "port": "health"}
     assert render().environment["JOBQUEUE_OPERATOR_HEALTH_PORT"] == "8080"
+
+
+def test_the_crds_are_kept_when_the_release_goes() -> None:
+    metadata = [each["metadata"] for each in render().of("CustomResourceDefinition")]
+    assert [each["name"] for each in metadata] == ["downstreamcapacities.jobqueue.dev", "jobqueues.jobqueue.dev"]
+    assert [each["annotations"]["helm.sh/resource-policy"] for each in metadata] == ["keep", "keep"]
 
 
 @pytest.mark.parametrize("mode", MODES)

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -87,7 +86,7 @@ SWITCHES = [
     Switch("fullnameOverride", "queues", names("Deployment"), ["queues"]),
     Switch("commonLabels", {"team": "shop"}, label("Service", "team"), "shop"),
     Switch("namespaces", ["a", "b"], variable("NAMESPACES"), "a,b"),
-    Switch("crds.enabled", OFF, lambda r: re.findall("leaves the CRDs", r.notes), []),
+    Switch("crds.enabled", OFF, names("CustomResourceDefinition"), []),
     Switch("rbac.create", OFF, lambda r: r.of("RoleBinding", "ClusterRoleBinding"), []),
     Switch("rbac.aggregate", OFF, names("ClusterRole"), ["jq-jobqueue-operator", "jq-jobqueue-operator-secrets"]),
     Switch(
