@@ -23,8 +23,9 @@ def read(model: type[S], given: Mapping[str, Any], *, what: str) -> S:
     password.
     """
     values = {name: value for name, value in given.items() if value is not None}
-    if "dsn_dir" in values:
-        values.setdefault("dsn", None)  # a folder named on the command line comes before JOBQUEUE_DSN
+    for name in ("dsn", "listen_dsn"):
+        if f"{name}_dir" in values:
+            values.setdefault(name, None)  # a folder named on the command line comes before JOBQUEUE_DSN
     try:
         return model(**values)
     except ValidationError as error:

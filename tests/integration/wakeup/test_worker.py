@@ -6,16 +6,16 @@ import sys
 import time
 from typing import TYPE_CHECKING
 
+import psycopg
+import psycopg.conninfo
 import pytest
 
 from jobqueue import queue
 from services.waiting import eventually
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from pathlib import Path
-
-    import psycopg
 
     from services.databases import Database
     from services.processes import Process
@@ -64,12 +64,29 @@ def seconds_until_done(connection: psycopg.Connection[tuple[object, ...]]) -> fl
     return time.monotonic() - began
 
 
+@pytest.fixture
+def listener(migrated: Database, tmp_path: Path) -> Iterator[Path]:
+    """The login of a role that may do nothing but connect and LISTEN, as a mounted Secret."""
+    login = psycopg.conninfo.conninfo_to_dict(migrated.direct) | {"user": "mere_listener"}
+    folder = tmp_path / "listen"
+    folder.mkdir()
+    for name, value in login.items():
+        (folder / name).write_text(str(value))
+    with migrated.connect() as connection:
+        connection.execute("CREATE ROLE mere_listener LOGIN")
+        yield folder
+        connection.execute("DROP ROLE mere_listener")
+
+
 def test_notify_starts_a_job_long_before_the_poll(
-    migrated: Database, run: Callable[..., Process], environment: dict[str, str]
+    migrated: Database, run: Callable[..., Process], environment: dict[str, str], listener: Path
 ) -> None:
+    environment["JOBQUEUE_LISTEN_DSN_DIR"] = str(listener)
     worker(run, environment, "--poll-interval", "60")
     with migrated.connect() as connection:
         until_asleep(connection)
+        listening = "SELECT usename FROM pg_stat_activity WHERE application_name = 'jobqueue listen'"
+        assert connection.execute(listening).fetchall() == [("mere_listener",)]
         assert seconds_until_done(connection) < 5
 
 

@@ -42,9 +42,10 @@ class LinkDownError(Exception):
 
 def database(orders: Orders, *, listen: bool = False) -> ConnInfo:
     """Say where the worker's database is. Raises ConfigurationError."""
-    if listen and orders.listen_dsn is not None:
-        return connect.resolve(orders.listen_dsn)
-    return connect.resolve(orders.dsn, directory=None if orders.dsn_dir is None else Path(orders.dsn_dir))
+    dsn, folder = orders.dsn, orders.dsn_dir
+    if listen and (orders.listen_dsn or orders.listen_dsn_dir):
+        dsn, folder = orders.listen_dsn, orders.listen_dsn_dir
+    return connect.resolve(dsn, directory=None if folder is None else Path(folder))
 
 
 class Link:

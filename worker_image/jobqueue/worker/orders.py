@@ -10,6 +10,8 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from pydantic import SecretStr
 
     from jobqueue.worker.settings import WorkerSettings
@@ -25,6 +27,7 @@ class Orders:
     dsn: str | None
     dsn_dir: str | None
     listen_dsn: str | None
+    listen_dsn_dir: str | None
     schema_name: str
     wakeup: str
     broker_url: str | None
@@ -41,8 +44,9 @@ class Orders:
             class_name=settings.class_name,
             prefetch=settings.prefetch,
             dsn=_bare(settings.dsn),
-            dsn_dir=None if settings.dsn_dir is None else str(settings.dsn_dir),
+            dsn_dir=_path(settings.dsn_dir),
             listen_dsn=_bare(settings.listen_dsn),
+            listen_dsn_dir=_path(settings.listen_dsn_dir),
             schema_name=settings.schema_name,
             wakeup=settings.wakeup,
             broker_url=_bare(settings.broker_url),
@@ -58,6 +62,10 @@ class Orders:
 
     def __repr__(self) -> str:
         return f"<orders for {self.app} {self.class_name}>"
+
+
+def _path(path: Path | None) -> str | None:
+    return None if path is None else str(path)
 
 
 def _bare(secret: SecretStr | None) -> str | None:

@@ -50,6 +50,10 @@ class WorkerSettings(BaseSettings):
         default=None,
         description="A direct address for LISTEN, when --dsn is a pooler. Default: --dsn.",
     )
+    listen_dsn_dir: Path | None = Field(
+        default=None,
+        description="The direct address for LISTEN as a folder of files, like --dsn-dir. Default: --listen-dsn.",
+    )
     schema_name: str = Field(
         default="jobqueue",
         validation_alias=AliasChoices("schema_name", "JOBQUEUE_SCHEMA"),
