@@ -52,17 +52,17 @@ BAD: list[tuple[tuple[str | int, ...], Any, str]] = [
     ((*OWN, "procMount"), "Unmasked", "containers main: procMount is not Default"),
     ((*MAIN, "ports", 0, "hostPort"), 80, "containers main: takes a port of the host"),
     ((*MAIN, "livenessProbe", "httpGet", "host"), "10.0.0.1", "containers main: livenessProbe names a host"),
-    ((*MAIN, "lifecycle", "preStop"), {"tcpSocket": {"host": "x"}}, "containers main: lifecycle.preStop names a host"),
+    (
+        (*MAIN, "lifecycle", "preStop"),
+        {"tcpSocket": {"host": "x", "port": 1}},
+        "containers main: lifecycle.preStop names a host",
+    ),
     (("initContainers",), [{"name": "first"}], "initContainers first: allowPrivilegeEscalation is not false"),
 ]
 
 
-def test_a_good_pod_has_none() -> None:
-    assert violations(GOOD) == []
-
-
-@pytest.mark.parametrize(("place", "value", "reason"), BAD, ids=[f"{reason}" for *_, reason in BAD])
-def test_each_violation_is_found(place: tuple[str | int, ...], value: Any, reason: str) -> None:
+def spoilt(place: tuple[str | int, ...], value: Any) -> dict[str, Any]:
+    """Return the good pod with another value, or none, at a place."""
     pod = copy.deepcopy(GOOD)
     *way, last = place
     holder: Any = pod
@@ -72,5 +72,14 @@ def test_each_violation_is_found(place: tuple[str | int, ...], value: Any, reaso
         del holder[last]
     else:
         holder[last] = value
-    found = violations(pod)
+    return pod
+
+
+def test_a_good_pod_has_none() -> None:
+    assert violations(GOOD) == []
+
+
+@pytest.mark.parametrize(("place", "value", "reason"), BAD, ids=[f"{reason}" for *_, reason in BAD])
+def test_each_violation_is_found(place: tuple[str | int, ...], value: Any, reason: str) -> None:
+    found = violations(spoilt(place, value))
     assert any(each.startswith(reason) for each in found), found

@@ -32,7 +32,7 @@ BROKER_PORTS = (5671, 5672)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Made:
-    """One class's objects, for server-side apply."""
+    """One class's objects, for server-side apply. A server returns each as it is sent, and more: zeros are left out."""
 
     name: str
     """Of each of them."""
@@ -81,7 +81,6 @@ def objects(
                 "selector": selected,
                 "revisionHistoryLimit": REVISIONS_KEPT,
                 "progressDeadlineSeconds": PROGRESS_DEADLINE + grace,
-                "minReadySeconds": 0,
                 "template": merge(template, {"metadata": mark}),
             },
         },

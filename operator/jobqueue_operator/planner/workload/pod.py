@@ -110,9 +110,6 @@ def _environment(queue: JobQueue, spec: ClassSpec) -> list[dict[str, Any]]:
     schema = "jobqueue" if queue.spec.database is None else queue.spec.database.schema_
     values = {
         "JOBQUEUE_DSN_DIR": DATABASE,
-        # Would come before the files, and may be in a producer's ConfigMap that a podTemplate takes whole (envFrom).
-        "JOBQUEUE_DSN": "",
-        "JOBQUEUE_LISTEN_DSN": "",
         "JOBQUEUE_SCHEMA": schema,
         "JOBQUEUE_CONCURRENCY": str(spec.concurrency),
         "JOBQUEUE_DRAIN_TIMEOUT": f"{draining.ending(spec).drain_timeout.total_seconds():g}",
@@ -133,6 +130,9 @@ def _environment(queue: JobQueue, spec: ClassSpec) -> list[dict[str, Any]]:
     return [
         _of_pod("JOBQUEUE_WORKER_NAME", "metadata.name"),
         _of_pod("JOBQUEUE_NAMESPACE", "metadata.namespace"),
+        # Without a value: they would come before the files, and a podTemplate may take a producer's ConfigMap whole.
+        {"name": "JOBQUEUE_DSN"},
+        {"name": "JOBQUEUE_LISTEN_DSN"},
         *({"name": name, "value": value} for name, value in values.items()),
     ]
 

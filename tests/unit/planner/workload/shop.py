@@ -49,7 +49,7 @@ def worker(queue: JobQueue | None = None) -> dict[str, Any]:
 def environment(queue: JobQueue | None = None) -> dict[str, Any]:
     """Return its variables: values, or the fields of the pod that they are taken from."""
     return {
-        each["name"]: each["value"] if "value" in each else each["valueFrom"]["fieldRef"]["fieldPath"]
+        each["name"]: each["valueFrom"]["fieldRef"]["fieldPath"] if "valueFrom" in each else each.get("value", "")
         for each in worker(queue)["env"]
     }
 

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import hashlib
 import re
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from jobqueue_operator.planner import workload
 from jobqueue_operator.planner.workload import merge
+from jobqueue_operator.platforms.local import template
 from services.restricted import violations
 from unit.planner.workload import shop
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 SELECTOR = {"jobqueue.dev/queue": "shop", "jobqueue.dev/class": "email"}
 LABELS = {
@@ -75,7 +79,7 @@ def test_a_rollout_may_wait_for_a_whole_drain_before_it_counts_as_stalled() -> N
     spec = one.deployment["spec"]
     assert one.grace == 540 + 5 + 3 + 5 == spec["template"]["spec"]["terminationGracePeriodSeconds"]
     assert spec["progressDeadlineSeconds"] == 600 + one.grace
-    assert (spec["minReadySeconds"], spec["revisionHistoryLimit"]) == (0, 2)
+    assert spec["revisionHistoryLimit"] == 2
 
 
 def test_one_pod_at_a_time_may_be_disrupted_and_a_broken_one_always() -> None:
@@ -192,6 +196,24 @@ def test_the_environment(fields: dict[str, Any], name: str, value: str) -> None:
     assert shop.environment(shop.shop(**fields))[name] == value
 
 
+def test_the_environment_is_that_of_jobqueue_up(tmp_path: Path) -> None:
+    queue = shop.shop(email__lease__heartbeat="2s")
+    database = {"JOBQUEUE_DSN_DIR": "/etc/jobqueue/database", "JOBQUEUE_SCHEMA": "jobqueue"}
+    local = template.template(queue, queue.spec.classes[0], database=database, directory=tmp_path)
+    there = {name: value for name, value in local.environment.items() if name.startswith(("JOBQUEUE_", "PYTHON", "SM"))}
+    del there["JOBQUEUE_GENERATION"], there["JOBQUEUE_NAMESPACE"]  # of this machine alone; here a field of the pod
+    there.pop("PYTHONPATH", None)
+    here = shop.environment(queue)
+    assert there.items() <= here.items()
+    # What `up` gives each worker when it starts it, and what it need not keep out.
+    assert here.keys() - there.keys() == {
+        *("JOBQUEUE_WORKER_NAME", "JOBQUEUE_NAMESPACE", "JOBQUEUE_DRAIN_SOCKET", "JOBQUEUE_HEALTH_PORT"),
+        *("JOBQUEUE_DSN", "JOBQUEUE_LISTEN_DSN", "JOBQUEUE_LISTEN_DSN_DIR"),
+    }
+    assert list(local.command[-5:]) == shop.worker(queue)["args"]
+    assert local.grace == shop.made(queue).grace
+
+
 def test_the_worker_is_the_first_container_with_the_apps_image_and_arguments() -> None:
     worker = shop.pod()["containers"][0]
     assert worker["name"] == "worker"
@@ -298,6 +320,19 @@ def test_options_that_are_not_of_the_pod_change_no_revision() -> None:
     one = shop.made()
     other = workload.objects(shop.shop(), shop.shop().spec.classes[0], owner_uid="another", network_policy=True)
     assert one.revision == other.revision
+
+
+def backwards(value: Any) -> Any:
+    """Write every mapping in the other order, as a server may return it."""
+    if isinstance(value, dict):
+        return {name: backwards(inner) for name, inner in reversed(value.items())}
+    return [backwards(inner) for inner in value] if isinstance(value, list) else value
+
+
+def test_the_order_of_fields_changes_no_revision() -> None:
+    template = shop.MANIFEST["spec"]["classes"][0]["podTemplate"]
+    assert list(backwards(template)) != list(template)
+    assert shop.made(shop.shop(email__podTemplate=backwards(template))).revision == shop.made().revision
 
 
 def test_a_restart_is_a_new_revision() -> None:

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from jobqueue.worker.settings import WorkerSettings
 from jobqueue_operator.planner import workload
 from jobqueue_operator.planner.workload import reserved
 from services.restricted import violations
 from unit.planner.workload import shop
 
+DOCUMENTATION = Path(__file__).parents[4] / "docs" / "kubernetes.md"
 AT = "spec.classes[0].podTemplate"
 WORKER = f"{AT}.spec.containers[0]"
 
@@ -181,6 +186,23 @@ def test_what_the_operator_needs_cannot_be_deleted(template: Any, where: str) ->
 )
 def test_what_may_be_changed(template: Any) -> None:
     assert said(template) == []
+
+
+def test_the_documentations_example_is_taken() -> None:
+    (example,) = re.findall(r"```yaml\n(podTemplate:.*?)```", DOCUMENTATION.read_text(), re.DOTALL)
+    template = yaml.safe_load(example)["podTemplate"]
+    assert said(template) == []
+    assert shop.worker(shop.shop(email__podTemplate=template))["command"][-1] == "jobqueue"
+
+
+def test_each_setting_of_the_worker_is_either_the_manifests_or_the_users() -> None:
+    names = {"class_name": "class", "schema_name": "schema"}
+    every = {f"JOBQUEUE_{names.get(name, name).upper()}" for name in WorkerSettings.model_fields}
+    theirs = {
+        f"JOBQUEUE_{name}" for name in ("PREFETCH", "MAX_JOBS", "MAX_MEMORY", "LOG_LEVEL", "LOG_FORMAT", "LOG_JOBS")
+    }
+    assert every - reserved.VARIABLES.keys() == theirs
+    assert reserved.VARIABLES.keys() <= every
 
 
 def test_a_spread_that_insists_keeps_its_selector() -> None:
