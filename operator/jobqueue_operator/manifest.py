@@ -62,7 +62,7 @@ def parse_manifests(text: str, *, name: str = "manifest") -> list[Manifest]:
     found: list[Manifest] = []
     lines: list[str] = []
     for position, document in enumerate(documents, start=1):
-        manifest, problems = _validate(document)
+        manifest, problems = validate(document)
         where = f"{name}: " if len(documents) == 1 else f"{name}: {_title(document, position)}: "
         lines += [f"{where}{problem}" for problem in problems]
         if manifest is not None:
@@ -95,7 +95,8 @@ def _title(document: Any, position: int) -> str:
     return f"document {position}"
 
 
-def _validate(document: Any) -> tuple[Manifest | None, list[Problem]]:
+def validate(document: Any) -> tuple[Manifest | None, list[Problem]]:
+    """Return an object as its model, None where it is none, and every problem with it."""
     if not isinstance(document, dict):
         return None, [Problem("", "is not an object; write apiVersion, kind, metadata and spec")]
     kind = document.get("kind")
@@ -141,7 +142,7 @@ def _between(manifests: Sequence[Manifest]) -> list[Problem]:
             if spec.capacity is not None:
                 ref = (spec.capacity.ref.namespace or queue.metadata.namespace, spec.capacity.ref.name)
                 if ref in downstreams:
-                    found += _allowed(queue, spec, spec.capacity, downstreams[ref])
+                    found += allowed(queue, spec, spec.capacity, downstreams[ref])
                 limit = limits.get(ref)
                 one = spec.capacity.charge(1)
                 if limit is not None and one > limit:
@@ -154,7 +155,7 @@ def _between(manifests: Sequence[Manifest]) -> list[Problem]:
                         )
                     )
                 else:
-                    reserved.setdefault(ref, []).append((spec.name, _reserve(spec, spec.capacity)))
+                    reserved.setdefault(ref, []).append((spec.name, reserve(spec, spec.capacity)))
     for ref, parts in reserved.items():
         total = sum(units for _, units in parts)
         if ref in limits and total > limits[ref]:
@@ -169,14 +170,14 @@ def _between(manifests: Sequence[Manifest]) -> list[Problem]:
     return found
 
 
-def _reserve(spec: ClassSpec, capacity: Capacity) -> int:
+def reserve(spec: ClassSpec, capacity: Capacity) -> int:
     """Return the units without which a class's minimum does not fit. Of the last worker, one slot must."""
     workers = spec.replicas.min
     kept = (workers - 1) * capacity.charge(spec.concurrency) + capacity.charge(1) if workers else 0
     return max(capacity.min_units, kept)
 
 
-def _allowed(queue: JobQueue, spec: ClassSpec, capacity: Capacity, downstream: DownstreamCapacity) -> Iterator[Problem]:
+def allowed(queue: JobQueue, spec: ClassSpec, capacity: Capacity, downstream: DownstreamCapacity) -> Iterator[Problem]:
     """Hold a class to what the owner of a downstream in another namespace allows."""
     own, theirs = queue.metadata.namespace, downstream.metadata
     if own == theirs.namespace:

@@ -48,6 +48,10 @@ class Reason(StrEnum):
     MOVING = "MovingUnits"  # from one database to another: lowered here, not raised there yet
 
 
+BLIND = frozenset({Reason.NOT_VISIBLE, Reason.FACTS_REFUSED, Reason.FALLBACK})
+"""Reasons of decisions that were made without a sight of the queue: nothing may be stopped or replaced by them."""
+
+
 class Condition(StrEnum):
     """Stable types of what is worth saying beside a decision."""
 

@@ -37,8 +37,8 @@ class Event:
     message: str
 
 
-class Platform(Protocol):
-    """The same four verbs on a laptop and in a cluster."""
+class Carrier(Protocol):
+    """What carries a plan out: the same two verbs on a laptop and in a cluster."""
 
     async def observe(self) -> tuple[WorkerFacts, ...]:
         """Return every worker that exists, those that are draining or waiting to be started again included."""
@@ -56,6 +56,10 @@ class Platform(Protocol):
           rollout, or never ready) counts until it is gone: one out, one in.
         * A worker that dies keeps its place and is started again, with pauses when it dies early; a retired one is not.
         """
+
+
+class Platform(Carrier, Protocol):
+    """One whose workers are ours to end, and to tell of."""
 
     def events(self) -> list[Event]:
         """Return what happened since the last call, oldest first; a bounded number."""

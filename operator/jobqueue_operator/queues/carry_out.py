@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from jobqueue.signals import Snapshot
     from jobqueue_operator.planner.facts import Facts
     from jobqueue_operator.planner.plan import Plan
-    from jobqueue_operator.platforms import Platform
+    from jobqueue_operator.platforms import Carrier
     from jobqueue_operator.queues.gather import Sight
     from jobqueue_operator.queues.queue import Queue
     from jobqueue_operator.queues.saying import Says
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 class Executor:
     """Carries plans out on one database and one platform. It remembers nothing: a plan may be repeated."""
 
-    def __init__(self, queue: Queue, platform: Platform, reporter: Says) -> None:
+    def __init__(self, queue: Queue, platform: Carrier, reporter: Says) -> None:
         self._queue = queue
         self._platform = platform
         self._reporter = reporter

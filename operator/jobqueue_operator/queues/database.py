@@ -42,6 +42,10 @@ class Database:
         self._done: Mapping[str, int] = {}
         self._count_at = 0.0
 
+    def use(self, info: connect.ConnInfo) -> None:
+        """Connect so from now on. What is open is used until it breaks: a login that was renewed ends no session."""
+        self._info = info
+
     @property
     def epoch(self) -> int | None:
         """This leadership's number; None before `prepare`."""

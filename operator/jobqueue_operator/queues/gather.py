@@ -11,7 +11,7 @@ from jobqueue_operator import observe
 if TYPE_CHECKING:
     from jobqueue.signals import Snapshot
     from jobqueue_operator.planner.facts import Facts
-    from jobqueue_operator.platforms import Platform
+    from jobqueue_operator.platforms import Carrier
     from jobqueue_operator.queues.queue import Queue
     from jobqueue_operator.queues.saying import Says
 
@@ -31,7 +31,7 @@ class Sight:
 class Gatherer:
     """Looks at the queue and at the platform. It remembers only whether the last look was blind."""
 
-    def __init__(self, queue: Queue, platform: Platform, reporter: Says, *, tick: float) -> None:
+    def __init__(self, queue: Queue, platform: Carrier, reporter: Says, *, tick: float) -> None:
         self._queue = queue
         self._platform = platform
         self._reporter = reporter

@@ -81,6 +81,11 @@ class Waker:
             await self._queue.sleeping(class_, asleep=False)
             del self._flags[class_]
 
+    @property
+    def look_within(self) -> float:
+        """Seconds within which to look again for the sake of a class at zero; infinite without one."""
+        return self._look_within
+
     async def wait(self, seconds: float) -> None:
         """Return when it is time to look again: after `seconds`, or earlier for a class at zero."""
         await asyncio.sleep(LEAST)  # jobs that are enqueued one by one ring one by one

@@ -1,0 +1,149 @@
+"""What objects there are, kept current by list and watch; a watch that breaks or falls silent begins anew."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+import time
+from typing import TYPE_CHECKING
+
+from jobqueue_operator.platforms.kubernetes.api import ApiError, drop_noise
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from jobqueue_operator.platforms.kubernetes.api import Api, Kind, Object
+
+log = logging.getLogger(__name__)
+
+PAUSE_LEAST, PAUSE_MOST = 0.2, 30.0
+"""Seconds between two tries, doubled each time."""
+_GONE = 410
+
+Key = tuple[str, str]
+"""Namespace and name."""
+
+
+class Informer:
+    """The objects of one kind in one namespace, or in all (None)."""
+
+    def __init__(
+        self,
+        api: Api,
+        kind: Kind,
+        namespace: str | None,
+        *,
+        labels: str = "",
+        changed: Callable[[], None] = lambda: None,
+    ) -> None:
+        self._api = api
+        self._kind = kind
+        self.namespace = namespace
+        self._labels = labels
+        self._changed = changed
+        self._task: asyncio.Task[None] | None = None
+        self.objects: dict[Key, Object] = {}
+        self.synced = asyncio.Event()
+        """Set once everything was listed."""
+        self.broken_since: float | None = None
+        """Monotonic seconds since when it has not been able to look; None while it can."""
+
+    def start(self) -> None:
+        """Begin to look."""
+        self._task = asyncio.create_task(self._run(), name=f"watch {self._kind.plural}")
+
+    async def stop(self) -> None:
+        """Stop looking."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+
+    def note(self, thing: Object) -> None:
+        """Take an object as an answer to our own request showed it, which the watch may be late to say."""
+        key = _key(thing)
+        known = self.objects.get(key)
+        if known is None or _version(known) < _version(thing):
+            self.objects[key] = drop_noise([thing])[0]
+
+    async def _run(self) -> None:
+        pause = PAUSE_LEAST
+        while True:
+            try:
+                version = await self._list()
+                pause = PAUSE_LEAST
+                while True:
+                    version = await self._watch(version)
+            except ApiError as error:
+                if self.broken_since is None and error.status != _GONE:
+                    self.broken_since = time.monotonic()
+                    log.warning("%s cannot be watched: %s", self._kind.plural, error)
+                await asyncio.sleep(pause * random.uniform(0.5, 1.0))  # noqa: S311 - spread, not secrecy
+                pause = min(2 * pause, PAUSE_MOST)
+
+    async def _list(self) -> str:
+        listed, version = await self._api.list(self._kind, self.namespace, labels=self._labels)
+        self.objects = {_key(thing): thing for thing in drop_noise(listed)}
+        self.synced.set()
+        if self.broken_since is not None:
+            log.info("%s can be watched again", self._kind.plural)
+            self.broken_since = None
+        self._changed()
+        return version
+
+    async def _watch(self, version: str) -> str:
+        """Watch until the server ends it; return the resource version to go on from."""
+        async for kind, thing in self._api.watch(self._kind, self.namespace, version, labels=self._labels):
+            version = thing["metadata"]["resourceVersion"]
+            if kind == "BOOKMARK":
+                continue
+            if kind == "DELETED":
+                self.objects.pop(_key(thing), None)
+            else:
+                self.objects[_key(thing)] = drop_noise([thing])[0]
+            self._changed()
+        return version
+
+
+class Informers:
+    """One kind in several namespaces, seen as one."""
+
+    def __init__(self, each: Iterable[Informer]) -> None:
+        self._each = list(each)
+
+    def start(self) -> None:
+        """Begin to look."""
+        for informer in self._each:
+            informer.start()
+
+    async def stop(self) -> None:
+        """Stop looking."""
+        await asyncio.gather(*(informer.stop() for informer in self._each))
+
+    async def synced(self) -> None:
+        """Return once everything was listed."""
+        await asyncio.gather(*(informer.synced.wait() for informer in self._each))
+
+    def note(self, thing: Object) -> None:
+        """Take an object as an answer to our own request showed it, which the watch may be late to say."""
+        for informer in self._each:
+            if informer.namespace in {None, thing["metadata"].get("namespace", "")}:
+                informer.note(thing)
+
+    def get(self, namespace: str, name: str) -> Object | None:
+        """Return an object, or None."""
+        return next((i.objects[namespace, name] for i in self._each if (namespace, name) in i.objects), None)
+
+    def all(self) -> list[Object]:
+        """Return every object."""
+        return [thing for informer in self._each for thing in informer.objects.values()]
+
+
+def _key(thing: Object) -> Key:
+    return thing["metadata"].get("namespace", ""), thing["metadata"]["name"]
+
+
+def _version(thing: Object) -> int:
+    # The server's clients may compare versions of one resource since Kubernetes 1.35; before, they grew as well.
+    version = thing["metadata"].get("resourceVersion", "0")
+    return int(version) if version.isdecimal() else 0

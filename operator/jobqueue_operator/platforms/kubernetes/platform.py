@@ -1,0 +1,137 @@
+"""Carries plans out in a cluster: one Deployment a class, whose number of pods is ours alone."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from jobqueue_operator.planner.facts import Phase
+from jobqueue_operator.planner.plan import BLIND, Reason
+from jobqueue_operator.planner.workload import scaled
+from jobqueue_operator.platforms.kubernetes import pods, replicas
+from jobqueue_operator.platforms.kubernetes.api import PODS, ApiError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from jobqueue_operator.planner.facts import WorkerFacts
+    from jobqueue_operator.planner.plan import Plan, Pool
+    from jobqueue_operator.planner.workload import Made
+    from jobqueue_operator.platforms.kubernetes.api import Api, Object
+    from jobqueue_operator.platforms.kubernetes.applied import Applied
+    from jobqueue_operator.platforms.kubernetes.informer import Informers
+    from jobqueue_operator.platforms.kubernetes.pods import Pod
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Target:
+    """What one class is made of, and where."""
+
+    namespace: str
+    class_: str
+    made: Made
+    stamp: str
+    """Stands for what `made` was made from."""
+    surge: bool
+    """Whether a worker may start beside the one that it replaces. Not where that would charge a downstream twice."""
+    put_back: bool = True
+    """Whether what others change is undone."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cluster:
+    """What all platforms of one operator share: how to ask, what is watched, what was applied."""
+
+    api: Api
+    deployments: Informers
+    applied: Applied
+    disruption_budgets: Applied
+    network_policies: Applied
+
+
+@dataclass(frozen=True, slots=True)
+class _Told:
+    """What a Deployment was told last."""
+
+    stamp: str
+    replicas: int
+    surge: bool
+
+
+@dataclass(slots=True)
+class KubernetesPlatform:
+    """The classes of one database. `pods`: those of each class at this moment, `now` in seconds since the epoch."""
+
+    cluster: Cluster
+    targets: Mapping[str, Target]
+    pods: Mapping[str, Sequence[Pod]]
+    now: float
+    errors: dict[str, str] = field(default_factory=dict)
+    """By class: what the API server refused in this round."""
+    put_back: list[str] = field(default_factory=list)
+    """Classes whose Deployment somebody had changed."""
+
+    async def observe(self) -> tuple[WorkerFacts, ...]:
+        """Return every pod as a worker. One that runs is `Starting` here: only the queue knows that it is ready."""
+        return tuple(pods.worker(pod, class_, self.now) for class_, each in self.pods.items() for pod in each)
+
+    async def apply(self, plan: Plan, workers: Sequence[WorkerFacts] = ()) -> None:
+        """Bring each Deployment a step nearer to its pool; a class that the API server refuses holds up no other."""
+        retired = {w.name for w in workers if w.phase is Phase.RETIRED}
+        for pool in plan.pools:
+            target = self.targets.get(pool.class_)
+            if target is None:
+                continue
+            try:
+                await self._apply(pool, target, retired)
+            except ApiError as error:
+                self.errors[pool.class_] = str(error)
+
+    async def _apply(self, pool: Pool, target: Target, retired: set[str]) -> None:
+        existing = self.cluster.deployments.get(target.namespace, target.made.name)
+        current = _replicas(existing)
+        told = self.cluster.applied.changed(target.namespace, target.made.name)
+        if isinstance(told, _Told) and told.replicas != current and target.put_back:
+            self.put_back.append(pool.class_)
+        if pool.decision.reason in BLIND:
+            # Nothing is known: what runs stays as it is, whatever the manifest says by now. A fallback only adds.
+            if existing is None or pool.decision.reason is not Reason.FALLBACK or pool.replicas <= current:
+                return
+            step = replicas.Step(pool.replicas)
+        else:
+            step = replicas.step(
+                self.pods.get(pool.class_, ()),
+                current=current,
+                wanted=pool.replicas,
+                retired=retired,
+                stop={victim.worker for victim in pool.stop},
+                revision=target.made.revision,
+            )
+        await self._mark(target, step)
+        made, where, keep = target.made, (target.namespace, target.made.name), target.put_back
+        changed = await self.cluster.disruption_budgets.have(
+            *where, target.stamp, lambda: made.disruption_budget, put_back=keep
+        )
+        if (policy := made.network_policy) is not None:
+            changed |= await self.cluster.network_policies.have(*where, target.stamp, lambda: policy, put_back=keep)
+        changed |= await self.cluster.applied.have(
+            *where,
+            _Told(target.stamp, step.replicas, target.surge),
+            lambda: scaled(made, replicas=step.replicas, surge=target.surge),
+            put_back=keep,
+        )
+        if changed and pool.class_ not in self.put_back:
+            self.put_back.append(pool.class_)
+
+    async def _mark(self, target: Target, step: replicas.Step) -> None:
+        for names, cost in ((step.mark, str(replicas.COST)), (step.unmark, None)):
+            for name in names:
+                patch = {"metadata": {"annotations": {pods.DELETION_COST: cost}}}
+                await self.cluster.api.merge(PODS, target.namespace, name, patch)
+
+
+def _replicas(deployment: Object | None) -> int:
+    if deployment is None:
+        return 0
+    found = (deployment.get("spec") or {}).get("replicas")
+    return found if isinstance(found, int) else 1
