@@ -1,0 +1,81 @@
+"""What Kopf is used for: hearing of manifests. Every event means the same: take note, and begin a round soon."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import kopf
+
+if TYPE_CHECKING:
+    import asyncio
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from jobqueue_operator.cluster.store import Store
+
+CONNECT_TIMEOUT = 10.0
+SERVER_TIMEOUT = 240
+"""Seconds after which the API server ends a watch."""
+CLIENT_TIMEOUT = 300
+"""Seconds after which a watch that was not ended is taken for dead."""
+
+
+def registry(
+    queues: Store, capacities: Store, ring: Callable[[], None], *, kubeconfig: Path | None
+) -> kopf.OperatorRegistry:
+    """Return handlers that keep the stores current, and ring when what is asked for is news.
+
+    Raw events alone: timers, daemons and change handlers would write finalizers and annotations into users' objects.
+    """
+    found = kopf.OperatorRegistry()
+
+    def listen(store: Store) -> Callable[..., None]:
+        def heard(type: str | None, event: kopf.RawEvent, **_: Any) -> None:  # noqa: A002 - Kopf calls it so
+            thing = dict(event["object"])
+            if type == "DELETED":
+                store.drop(thing)
+                ring()
+            elif store.put(thing):
+                ring()
+
+        return heard
+
+    kopf.on.event("jobqueue.dev", "v1alpha1", "jobqueues", registry=found)(listen(queues))
+    kopf.on.event("jobqueue.dev", "v1alpha1", "downstreamcapacities", registry=found)(listen(capacities))
+
+    @kopf.on.login(registry=found)
+    def log_in(**kwargs: Any) -> kopf.ConnectionInfo | None:
+        if kubeconfig is not None:
+            return kopf.login_with_kubeconfig(**kwargs)
+        return kopf.login_with_service_account(**kwargs) or kopf.login_with_kubeconfig(**kwargs)
+
+    return found
+
+
+def settings() -> kopf.OperatorSettings:
+    """Return Kopf's settings: watches that cannot die in silence, and nothing written into anybody's objects."""
+    found = kopf.OperatorSettings()
+    found.posting.enabled = False
+    found.scanning.disabled = True
+    found.peering.standalone = True
+    found.watching.connect_timeout = CONNECT_TIMEOUT
+    found.watching.server_timeout = SERVER_TIMEOUT
+    found.watching.client_timeout = CLIENT_TIMEOUT
+    found.networking.request_timeout = CONNECT_TIMEOUT
+    return found
+
+
+async def watch(
+    registered: kopf.OperatorRegistry, places: tuple[str | None, ...], stopping: asyncio.Event, ready: asyncio.Event
+) -> None:
+    """Run Kopf until `stopping` is set; `ready` is set when it has begun."""
+    namespaces = [place for place in places if place is not None]
+    await kopf.operator(
+        registry=registered,
+        settings=settings(),
+        standalone=True,
+        clusterwide=not namespaces,
+        namespaces=namespaces,
+        stop_flag=stopping,
+        ready_flag=ready,
+    )

@@ -1,0 +1,142 @@
+"""From a Secret to a place to connect to, so that whoever writes a JobQueue cannot aim the operator.
+
+Only the listed keys are read; each is a value of its own, never a piece of a connection string. Hosts that are this
+pod, its node or a socket are refused, by name and by what the name stands for, and what was looked at is what is
+connected to.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import binascii
+import ipaddress
+import socket
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from psycopg.conninfo import make_conninfo
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping
+
+KEYS = ("host", "port", "dbname", "user", "password", "sslmode", "sslrootcert")
+NEEDED = ("host", "dbname", "user")
+SSL_MODES = frozenset({"disable", "allow", "prefer", "require", "verify-ca", "verify-full"})
+VALUE_MOST = 65_536
+"""Bytes of one value."""
+LOOKING_UP = 5.0
+"""Seconds that a name may take to be looked up."""
+_PORTS = range(1, 65_536)
+
+
+class LoginRefused(Exception):  # noqa: N818 - reads as a fact
+    """A Secret cannot be used. The message names the key, the reason and the remedy, and shows no password."""
+
+
+@dataclass(frozen=True, slots=True)
+class Login:
+    """What a Secret says. Its text form shows no secret."""
+
+    host: str
+    port: int
+    dbname: str
+    user: str
+    password: str = ""
+    sslmode: str = "prefer"
+    sslrootcert: str = ""
+    """The certificate itself, in PEM."""
+
+    def __repr__(self) -> str:
+        return f"Login({self.user}@{self.host}:{self.port}/{self.dbname})"
+
+    def conninfo(self, addresses: Collection[str], certificate: str | None) -> str:
+        """Return libpq's connection string to these addresses. `certificate`: path of a file with `sslrootcert`."""
+        values: dict[str, str] = {
+            "host": ",".join([self.host] * len(addresses)),
+            "hostaddr": ",".join(addresses),
+            "port": str(self.port),
+            "dbname": self.dbname,
+            "user": self.user,
+            "sslmode": self.sslmode,
+            # Neither a file nor a variable of this process may add anything.
+            "passfile": "/nonexistent/pgpass",
+            "sslcert": "/nonexistent/certificate",
+            "gssencmode": "disable",
+            "application_name": "jobqueue-operator",
+        }
+        if self.password:
+            values["password"] = self.password
+        if certificate is not None:
+            values["sslrootcert"] = certificate
+        return make_conninfo("", **values)
+
+
+def read(data: Mapping[str, str], *, secret: str) -> Login:
+    """Read a Secret's data (base64). Raises LoginRefused."""
+    found = {name: _decode(data[name], name, secret) for name in KEYS if data.get(name)}
+    missing = [name for name in NEEDED if not found.get(name)]
+    if missing:
+        raise LoginRefused(f"Secret {secret}: has no {', '.join(missing)}; add the key, as plain text")
+    port = found.get("port", "5432")
+    if not port.isdecimal() or int(port) not in _PORTS:
+        raise LoginRefused(f"Secret {secret}: port is not a number from 1 to 65535; write e.g. 5432")
+    sslmode = found.get("sslmode", "prefer")
+    if sslmode not in SSL_MODES:
+        raise LoginRefused(f"Secret {secret}: sslmode is none of {', '.join(sorted(SSL_MODES))}")
+    certificate = found.get("sslrootcert", "")
+    if certificate and "-----BEGIN CERTIFICATE-----" not in certificate:
+        raise LoginRefused(f"Secret {secret}: sslrootcert is not a certificate in PEM; put the text itself there")
+    return Login(
+        host=found["host"].lower().rstrip("."),
+        port=int(port),
+        dbname=found["dbname"],
+        user=found["user"],
+        password=found.get("password", ""),
+        sslmode=sslmode,
+        sslrootcert=certificate,
+    )
+
+
+async def addresses(login: Login, *, secret: str, allowed: Collection[str]) -> list[str]:
+    """Return the addresses that a login's host stands for. Raises LoginRefused for one that nobody may aim at."""
+    host = login.host
+    if "/" in host or "," in host or host.startswith("@"):
+        raise LoginRefused(f"Secret {secret}: host is not one host name or address; sockets and lists are not taken")
+    try:
+        async with asyncio.timeout(LOOKING_UP):
+            found = await asyncio.get_running_loop().getaddrinfo(host, login.port, type=socket.SOCK_STREAM)
+    except TimeoutError:
+        raise LoginRefused(f"Secret {secret}: host {host} could not be looked up within {LOOKING_UP:g}s") from None
+    except (OSError, UnicodeError) as error:
+        why = getattr(error, "strerror", None) or str(error)
+        raise LoginRefused(f"Secret {secret}: host {host} cannot be looked up ({why}); check the name") from None
+    listed = list(dict.fromkeys(str(entry[4][0]) for entry in found))
+    for address in listed:
+        what = _forbidden(address)
+        if what is not None and host not in allowed and address not in allowed:
+            raise LoginRefused(
+                f"Secret {secret}: host {host} is {what} ({address}); name the database's own address, or have the "
+                "operator's settings allow this host"
+            )
+    return listed
+
+
+def _forbidden(text: str) -> str | None:
+    address: ipaddress.IPv4Address | ipaddress.IPv6Address = ipaddress.ip_address(text.split("%", 1)[0])
+    if isinstance(address, ipaddress.IPv6Address) and address.ipv4_mapped is not None:
+        address = address.ipv4_mapped
+    for what in ("loopback", "link_local", "unspecified", "multicast"):
+        if getattr(address, f"is_{what}"):
+            return f"a {what.replace('_', '-')} address"
+    return None
+
+
+def _decode(value: str, name: str, secret: str) -> str:
+    try:
+        text = base64.b64decode(value, validate=True).decode().strip("\r\n")
+    except (binascii.Error, UnicodeDecodeError, ValueError):
+        raise LoginRefused(f"Secret {secret}: {name} is not text in UTF-8") from None
+    if "\0" in text or len(text) > VALUE_MOST:
+        raise LoginRefused(f"Secret {secret}: {name} is longer than {VALUE_MOST} bytes, or holds a NUL")
+    return text

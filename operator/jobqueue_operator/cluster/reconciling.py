@@ -1,0 +1,194 @@
+"""One JobQueue's objects: brought a step nearer to the plan, level-triggered, as often as it is called."""
+
+from __future__ import annotations
+
+import logging
+from collections import defaultdict
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from jobqueue_operator import observe
+from jobqueue_operator.cluster import views
+from jobqueue_operator.planner import draining, workload
+from jobqueue_operator.planner.status import Condition
+from jobqueue_operator.planner.workload.names import CLASS_LABEL, QUEUE_LABEL, account_name
+from jobqueue_operator.platforms.kubernetes import KubernetesPlatform, Target
+from jobqueue_operator.platforms.kubernetes.api import DEPLOYMENTS
+from jobqueue_operator.queues.carry_out import Executor
+from jobqueue_operator.queues.gather import LeadershipLost, Sight
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from jobqueue.signals import Snapshot
+    from jobqueue_operator.cluster.store import Key
+    from jobqueue_operator.cluster.work import Work
+    from jobqueue_operator.planner.plan import Plan
+    from jobqueue_operator.planner.workload import Made
+    from jobqueue_operator.platforms.kubernetes.api import Object
+    from jobqueue_operator.platforms.kubernetes.applied import Applied
+    from jobqueue_operator.platforms.kubernetes.informer import Informers
+    from jobqueue_operator.platforms.kubernetes.platform import Cluster
+    from jobqueue_operator.queues.saying import Level
+    from jobqueue_operator.resources import ClassSpec
+
+log = logging.getLogger(__name__)
+
+
+class _Log:
+    """Where an executor's lines go."""
+
+    def say(self, level: Level, message: str, **details: object) -> None:
+        """Write a line."""
+        log.log(logging.getLevelName(level.upper()), message, extra=details)
+
+
+@dataclass(slots=True)
+class Reconciler:
+    """Remembers what was made of each JobQueue, so that it is made once a change."""
+
+    cluster: Cluster
+    pods: Informers
+    autoscalers: Informers
+    accounts: Applied
+    network_policy: bool
+    _made: dict[Key, tuple[str, dict[str, Made]]] = field(default_factory=dict)
+
+    def pods_by_class(self) -> Mapping[tuple[str, str, str], Sequence[Object]]:
+        """Return the pods of each class, by namespace, JobQueue and class."""
+        found: defaultdict[tuple[str, str, str], list[Object]] = defaultdict(list)
+        for pod in self.pods.all():
+            labels = pod["metadata"].get("labels") or {}
+            key = pod["metadata"]["namespace"], labels.get(QUEUE_LABEL, ""), labels.get(CLASS_LABEL, "")
+            found[key].append(pod)
+        return found
+
+    def made(self, work: Work, spec: ClassSpec) -> Made:
+        """Return what a class is made of."""
+        assert work.queue is not None  # noqa: S101 - only what is carried out is made
+        stamp = self._stamp(work)
+        known = self._made.get(work.key)
+        if known is None or known[0] != stamp:
+            made = {
+                each.name: workload.objects(
+                    work.queue,
+                    each,
+                    owner_uid=work.known.uid,
+                    restarted_at=work.known.restarts.get(each.name),
+                    network_policy=self.network_policy,
+                )
+                for each in work.queue.spec.classes
+            }
+            known = self._made[work.key] = stamp, made
+        return known[1][spec.name]
+
+    async def look(self, work: Work) -> Sight:
+        """Return what is known of one JobQueue, in the words of its database."""
+        assert work.queue is not None  # noqa: S101 - as above
+        targets = {
+            spec.name: Target(
+                namespace=work.key[0],
+                class_=spec.name,
+                made=self.made(work, spec),
+                stamp=self._stamp(work),
+                surge=spec.capacity is None,
+                put_back=not spec.paused,
+            )
+            for spec in work.queue.spec.classes
+            if self._is_ours(work, spec)
+        }
+        work.platform = KubernetesPlatform(self.cluster, targets, work.pods, work.now)
+        snapshot = work.link.snapshot if work.link is not None else None
+        facts = observe.facts(snapshot, await work.platform.observe())
+        return Sight(facts, snapshot)
+
+    async def reconcile(self, work: Work, plan: Plan) -> None:
+        """Bring one JobQueue's objects a step nearer to the plan. Raises JobQueueError and ApiError."""
+        if work.queue is None or work.sight is None or work.platform is None:
+            return
+        work.plan = views.part(plan, work.key, work.database_name)
+        work.facts = work.sight.facts
+        work.conditions += _of_manifest(work)
+        self._name_rivals(work)
+        if work.link is None:
+            return
+        if work.sight.snapshot is not None:
+            await self.accounts.have(
+                work.key[0],
+                account_name(work.key[1]),
+                work.known.uid,
+                lambda: workload.service_account(work.queue, owner_uid=work.known.uid),  # type: ignore[arg-type]
+            )
+        executor = Executor(work.link.database, work.platform, _Log())
+        try:
+            work.facts = await executor.carry_out(work.plan, work.sight)
+        except LeadershipLost as error:
+            work.link.lose(str(error))
+            return
+        if work.sight.snapshot is not None:
+            await self._end_removed(work, work.sight.snapshot)
+
+    def _stamp(self, work: Work) -> str:
+        return f"{work.known.uid} {work.generation} {sorted(work.known.restarts.items())}"
+
+    def _is_ours(self, work: Work, spec: ClassSpec) -> bool:
+        """Whether a class's Deployment is this JobQueue's, or not there yet; if not, say whose."""
+        name = self.made(work, spec).name
+        existing = self.cluster.deployments.get(work.key[0], name)
+        owners = (existing or {"metadata": {}})["metadata"].get("ownerReferences") or []
+        if existing is None or any(owner.get("uid") == work.known.uid for owner in owners):
+            return True
+        whose = ", ".join(f"{o.get('kind')} {o.get('name')}" for o in owners) or "nobody"
+        message = f"class {spec.name}: Deployment {name} belongs to {whose} and is not touched; rename the class"
+        work.conditions.append(Condition("Conflicting", "True", "DeploymentTaken", message))
+        return False
+
+    def _name_rivals(self, work: Work) -> None:
+        names = {target.made.name for target in work.platform.targets.values()} if work.platform is not None else set()
+        for scaler in self.autoscalers.all():
+            aim = (scaler.get("spec") or {}).get("scaleTargetRef") or {}
+            if scaler["metadata"]["namespace"] != work.key[0] or aim.get("name") not in names:
+                continue
+            if aim.get("kind") == "Deployment":
+                message = (
+                    f"HorizontalPodAutoscaler {scaler['metadata']['name']} is aimed at Deployment {aim['name']}, whose "
+                    "replicas are the operator's; delete it"
+                )
+                work.conditions.append(Condition("Conflicting", "True", "HorizontalPodAutoscaler", message))
+
+    async def _end_removed(self, work: Work, snapshot: Snapshot) -> None:
+        """Let classes that are no longer in the manifest work off their jobs, then take them away."""
+        assert work.queue is not None  # noqa: S101 - as above
+        names = {spec.name for spec in work.queue.spec.classes}
+        for deployment in self.cluster.deployments.all():
+            metadata = deployment["metadata"]
+            class_ = (metadata.get("labels") or {}).get(CLASS_LABEL)
+            owners = metadata.get("ownerReferences") or []
+            if metadata["namespace"] != work.key[0] or class_ is None or class_ in names:
+                continue
+            if not any(owner.get("uid") == work.known.uid for owner in owners):
+                continue
+            seen = snapshot.find(class_)
+            left = seen.ready + seen.scheduled + seen.in_flight + seen.expired if seen is not None else 0
+            if left:
+                if not (deployment.get("spec") or {}).get("replicas"):
+                    await self.cluster.api.merge(
+                        DEPLOYMENTS, *work.key[:1], metadata["name"], {"spec": {"replicas": 1}}
+                    )
+                message = (
+                    f"class {class_} was removed with {left} jobs left; its workers stay until they are worked off"
+                )
+                work.conditions.append(Condition("ClassHasJobs", "True", "JobsLeft", message))
+                continue
+            log.info("class %s of JobQueue %s/%s was removed and has no job left: its workers go", class_, *work.key)
+            for kind in (self.cluster.applied, self.cluster.disruption_budgets, self.cluster.network_policies):
+                await kind.end(work.key[0], metadata["name"])
+
+
+def _of_manifest(work: Work) -> list[Condition]:
+    assert work.queue is not None  # noqa: S101 - as above
+    found: dict[str, list[str]] = {}
+    for spec in work.queue.spec.classes:
+        for warning in draining.warnings(spec):
+            found.setdefault(str(warning.condition), []).append(warning.message)
+    return [Condition(type_, "True", type_, "; ".join(messages)) for type_, messages in found.items()]

@@ -1,0 +1,257 @@
+"""Admit → connect → look → plan → reconcile → tell, once a tick, or when a queue that sleeps is woken."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import time
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, TypeVar
+
+from jobqueue.errors import JobQueueError
+from jobqueue.signals.collector import Observation
+from jobqueue_operator.cluster import views
+from jobqueue_operator.cluster.admission import Admission
+from jobqueue_operator.cluster.references import Trouble
+from jobqueue_operator.cluster.work import Work
+from jobqueue_operator.planner.decide import plan
+from jobqueue_operator.planner.plan import Plan
+from jobqueue_operator.planner.wanted import CapacitySpec, PoolSpec, Wanted
+from jobqueue_operator.platforms.kubernetes import pods
+from jobqueue_operator.registration import class_settings, downstream_name, own_name
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Iterable
+
+    from jobqueue_operator.cluster.connecting import Connecting
+    from jobqueue_operator.cluster.links import Link
+    from jobqueue_operator.cluster.reconciling import Reconciler
+    from jobqueue_operator.cluster.settings import OperatorSettings
+    from jobqueue_operator.cluster.store import Key, Known, Store
+    from jobqueue_operator.cluster.telling import Teller
+    from jobqueue_operator.planner.facts import Facts
+    from jobqueue_operator.platforms.kubernetes.platform import Cluster
+    from jobqueue_operator.resources import DownstreamCapacity
+
+log = logging.getLogger(__name__)
+
+AT_ONCE = 32
+"""Databases and JobQueues that are worked on at the same time."""
+
+_T = TypeVar("_T")
+
+
+@dataclass(slots=True)
+class Rounds:
+    """Everything one operator remembers between two rounds."""
+
+    settings: OperatorSettings
+    cluster: Cluster
+    queues: Store
+    capacities: Store
+    connecting: Connecting
+    reconciler: Reconciler
+    teller: Teller
+    finished_at: float = field(default_factory=time.monotonic)
+    """Monotonic seconds of the end of the last round: liveness."""
+    rounds: int = 0
+    errors: int = 0
+    """Errors that stopped one JobQueue's part of a round."""
+    _admission: Admission = field(default_factory=Admission)
+    _plan: Plan = field(default_factory=lambda: Plan(()))
+    _last: dict[Key, Work] = field(default_factory=dict)
+
+    async def round(self) -> None:
+        """Do everything once. Raises nothing for what one JobQueue, one database or the API server does."""
+        now = time.time()
+        downstreams = {k.key: d for k in self.capacities.known.values() if (d := k.downstream) is not None}
+        works = [Work.of(admitted) for admitted in self._admission.admit(self.queues.known.values(), downstreams)]
+        await self._each(works, self._prepare)
+        _one_owner_a_class(works)
+        await self._look({id(link): link for work in works if (link := work.link) is not None}.values())
+        await self._each(works, lambda work: self._settle(work, downstreams))
+        self._read_pods(works, now)
+        wanted, facts = _wanted(works, downstreams, self.reconciler), await self._facts(works)
+        self._plan = plan(wanted, facts, self._with_restored(works), now=now, tick=self.settings.tick)
+        for work in works:
+            if work.link is not None and work.link.snapshot is not None:
+                work.link.restored = None
+        await self._each(works, lambda work: self.reconciler.reconcile(work, self._plan))
+        await self._after(works, wanted)
+        stamp = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        await self._each(works, lambda work: self.teller.tell(work, now=stamp))
+        await self.teller.tell_capacities(self.capacities, self._plan, now=stamp)
+        for gone in self.queues.take_gone():
+            await self.teller.tell_gone(gone, self._last.get(gone.key))
+        self._last = {work.key: work for work in works}
+        await self.connecting.close_unused(works)
+        self.finished_at = time.monotonic()
+        self.rounds += 1
+
+    @property
+    def plan(self) -> Plan:
+        """The last round's."""
+        return self._plan
+
+    def observations(self) -> list[Observation]:
+        """Return what was seen of each JobQueue's classes last, for metrics."""
+        return [
+            Observation(
+                namespace=work.key[0],
+                queue=work.key[1],
+                snapshot=work.link.snapshot,
+                classes=frozenset(spec.name for spec in work.queue.spec.classes),
+                succeeded_at=work.link.seen_at,
+            )
+            for work in self._last.values()
+            if work.link is not None and work.queue is not None
+        ]
+
+    def next_look(self) -> float:
+        """Return the seconds until the next round is due."""
+        sooner = min((link.waker.look_within for link in self.connecting.links.values()), default=self.settings.tick)
+        return min(self.settings.tick, max(sooner, 0.2))
+
+    async def close(self) -> None:
+        """Close every connection."""
+        await self.connecting.close_unused([])
+
+    async def _look(self, links: Iterable[Link]) -> None:
+        now = time.monotonic()
+        due = [link for link in links if link.due(now, self.settings.tick)]
+        await _bounded([link.look(tick=self.settings.tick) for link in due])
+
+    async def _prepare(self, work: Work) -> None:
+        try:
+            for spec in work.queue.spec.classes if work.queue is not None else ():
+                self.reconciler.made(work, spec)
+            await self.connecting.connect(work)
+        except Exception:
+            work.queue = None  # what cannot even be prepared is left as it is
+            raise
+
+    async def _each(self, works: Iterable[Work], do: Callable[[Work], Awaitable[None]]) -> None:
+        """Do something for each JobQueue; an error in one is that one's alone."""
+
+        async def guarded(work: Work) -> None:
+            try:
+                await do(work)
+            except JobQueueError as error:
+                work.error = str(error)
+            except Exception as error:
+                work.error = f"{type(error).__name__}: {error}"
+                self.errors += 1
+                log.exception("JobQueue %s/%s: a round failed", *work.key)
+
+        await _bounded([guarded(work) for work in works])
+
+    async def _settle(self, work: Work, downstreams: dict[Key, DownstreamCapacity]) -> None:
+        if work.queue is None or work.link is None or work.link.snapshot is None:
+            return
+        used = {downstream_name(work.queue, s.capacity.ref) for s in work.queue.spec.classes if s.capacity is not None}
+        limits = {name: 0 for d in downstreams.values() if (name := own_name(d)) in used}
+        await work.link.settle(limits, {s.name: class_settings(work.queue, s) for s in work.queue.spec.classes})
+        if any(work.link.snapshot.find(s.name) is None for s in work.queue.spec.classes):
+            await work.link.look(tick=self.settings.tick)
+
+    def _read_pods(self, works: Iterable[Work], now: float) -> None:
+        by_class = self.reconciler.pods_by_class()
+        for work in works:
+            namespace, name = work.key
+            for spec in work.queue.spec.classes if work.queue is not None else ():
+                found = pods.read(by_class.get((namespace, name, spec.name), ()))
+                work.lost += [p for p in found if pods.lost(p, now, self.settings.lost_pod_timeout)]
+                work.pods[spec.name] = [p for p in found if p not in work.lost]
+            work.now = now
+
+    async def _facts(self, works: Iterable[Work]) -> Facts:
+        parts, classes = {}, {}
+        for work in works:
+            if work.queue is not None:
+                work.sight = await self.reconciler.look(work)
+                parts[work.key] = work.database_name, work.sight.facts
+                classes[work.key] = [spec.name for spec in work.queue.spec.classes]
+        return views.together(parts, classes)
+
+    def _with_restored(self, works: Iterable[Work]) -> Plan:
+        """Return the last plan, with what was stored for classes that it did not see yet."""
+        restored = {
+            key: pool
+            for work in works
+            if work.link is not None and work.link.restored is not None
+            for pool in work.link.restored.pools
+            if (key := views.pool_key(work.key, pool.class_))
+        }
+        kept = [pool for pool in self._plan.pools if pool.class_ not in restored]
+        renamed = [views.renamed(pool, key) for key, pool in restored.items()]
+        return Plan((*kept, *renamed), self._plan.downstreams)
+
+    async def _after(self, works: Iterable[Work], wanted: Wanted) -> None:
+        by_link: dict[int, list[Work]] = {}
+        links: dict[int, Link] = {}
+        for work in works:
+            if work.link is not None and work.queue is not None:
+                links[id(work.link)] = work.link
+                by_link.setdefault(id(work.link), []).append(work)
+        local = {id(link): views.local(wanted, self._plan, [w.key for w in by_link[i]]) for i, link in links.items()}
+
+        async def follow(link: Link) -> None:
+            with contextlib.suppress(JobQueueError):
+                await link.after(*local[id(link)])
+
+        await _bounded([follow(link) for link in links.values()])
+
+
+async def _bounded(calls: Iterable[Awaitable[_T]]) -> list[_T]:
+    """Await all, a bounded number at the same time."""
+    gate = asyncio.Semaphore(AT_ONCE)
+
+    async def one(call: Awaitable[_T]) -> _T:
+        async with gate:
+            return await call
+
+    return await asyncio.gather(*(one(call) for call in calls))
+
+
+def _one_owner_a_class(works: Iterable[Work]) -> None:
+    """Leave each class of a database to the oldest JobQueue that names it; the others are not touched."""
+    owners: dict[tuple[object, str], Known] = {}
+    for work in works:
+        if work.queue is None or work.link is None:
+            continue
+        for index, spec in enumerate(work.queue.spec.classes):
+            owner = owners.setdefault((work.link.place, spec.name), work.known)
+            if owner is not work.known:
+                work.troubles.append(
+                    Trouble(
+                        "ClassTaken",
+                        f"spec.classes[{index}].name: class {spec.name} of this database is JobQueue "
+                        f"{'/'.join(owner.key)}'s; rename it, or use another database or database.schema",
+                    )
+                )
+        if any(trouble.reason == "ClassTaken" for trouble in work.troubles):
+            work.queue = None
+
+
+def _wanted(works: Iterable[Work], downstreams: dict[Key, DownstreamCapacity], reconciler: Reconciler) -> Wanted:
+    pools = tuple(
+        PoolSpec(
+            key=views.pool_key(work.key, spec.name),
+            spec=spec,
+            revision=reconciler.made(work, spec).revision,
+            namespace=work.key[0],
+            queue=work.key[1],
+            database=work.database_name,
+            downstream=downstream_name(work.queue, spec.capacity.ref) if spec.capacity is not None else None,
+        )
+        for work in works
+        if work.queue is not None
+        for spec in work.queue.spec.classes
+    )
+    capacities = tuple(
+        CapacitySpec(name=own_name(d), spec=d.spec, namespace=d.metadata.namespace)
+        for _, d in sorted(downstreams.items())
+    )
+    return Wanted(pools=pools, capacities=capacities)
