@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import signal
-from pathlib import Path  # noqa: TC003 - pydantic reads it
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from prometheus_client import CollectorRegistry, start_http_server

@@ -1,0 +1,129 @@
+"""The operator, as a process, against a real API server and a real PostgreSQL. Pods are made and never run."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from services.operators import Operated, job_class, job_queue, secret
+from services.waiting import eventually
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from services.custom_resources import Resources
+    from services.databases import Database
+    from services.kubernetes import Cluster
+
+
+@pytest.fixture
+def operated(controllers: Cluster, resources: Resources) -> Iterator[Operated]:
+    made = Operated(controllers, resources)
+    yield made
+    made.stop()
+
+
+@pytest.fixture
+def shop(operated: Operated, database: Database) -> Operated:
+    """A JobQueue with its Secrets, and an operator that has made it ready."""
+    operated.put(secret("shop-operator", database), secret("shop-worker", database), job_queue())
+    operated.start()
+    operated.until("Ready", "True")
+    return operated
+
+
+def enqueue(database: Database, count: int, class_: str = "email") -> None:
+    with database.connect() as connection:
+        connection.execute("SELECT jobqueue.enqueue(%s, 'work', '{}') FROM generate_series(1, %s)", (class_, count))
+
+
+def replicas(operated: Operated, name: str = "shop-email") -> Any:
+    return operated.deployment(name)["spec"]["replicas"]
+
+
+def test_jobs_bring_workers_from_zero_and_the_status_says_so(shop: Operated, database: Database) -> None:
+    assert replicas(shop) == 0
+    enqueue(database, 10)
+    eventually(lambda: replicas(shop) > 0, within=10)
+    eventually(lambda: shop.status().get("readyJobs") == 10, within=20)
+    found = shop.status()["classes"][0]
+    assert (found["name"], found["readyJobs"], found["reason"]) == ("email", 10, "Demand")
+    assert shop.status()["observedGeneration"] == 1
+
+
+def test_what_somebody_changes_is_put_back_and_said(shop: Operated) -> None:
+    path = f"/apis/apps/v1/namespaces/{shop.namespace}/deployments/shop-email"
+    change = {"spec": {"replicas": 7, "template": {"spec": {"terminationGracePeriodSeconds": 1}}}}
+    shop.cluster.request("PATCH", path, change, content="application/strategic-merge-patch+json")
+    eventually(lambda: replicas(shop) == 0, within=10)
+    assert shop.deployment()["spec"]["template"]["spec"]["terminationGracePeriodSeconds"] > 1
+    eventually(lambda: "PutBack" in shop.events(), within=10)
+
+
+def test_a_secret_that_is_missing_is_named_and_its_coming_is_noticed(operated: Operated, database: Database) -> None:
+    operated.put(job_queue())
+    operated.start()
+    found = operated.until("DatabaseReady", "False", "SecretRefused")
+    assert found["message"] == f"Secret shop-operator: does not exist in namespace {operated.namespace}; create it"
+    assert operated.deployment() is None
+    operated.put(secret("shop-operator", database))
+    operated.until("Ready", "True")
+    assert replicas(operated) == 0
+
+
+def test_a_login_that_aims_at_the_operators_own_host_is_refused(operated: Operated, database: Database) -> None:
+    operated.put(secret("shop-operator", database), job_queue())
+    operated.start(allow_hosts="")
+    found = operated.until("DatabaseReady", "False", "SecretRefused")
+    assert "loopback address (127.0.0.1)" in found["message"]
+
+
+def test_a_capacity_that_is_missing_leaves_what_runs_and_its_coming_is_noticed(shop: Operated) -> None:
+    limited = job_class(capacity={"ref": {"name": "orders"}}, concurrency=4)
+    before = shop.deployment()["metadata"]["generation"]
+    shop.put(job_queue("shop", limited))
+    found = shop.until("SpecAccepted", "False", "CapacityMissing")
+    assert f"DownstreamCapacity {shop.namespace}/orders; create it" in found["message"]
+    assert "what was accepted last stays in force" in found["message"]
+    assert shop.deployment()["metadata"]["generation"] == before
+    shop.put(
+        {
+            "apiVersion": "jobqueue.dev/v1alpha1",
+            "kind": "DownstreamCapacity",
+            "metadata": {"name": "orders"},
+            "spec": {"units": 8},
+        }
+    )
+    shop.until("SpecAccepted", "True")
+    eventually(lambda: shop.deployment()["metadata"]["generation"] > before, within=10)
+    shop.until("Ready", "True", name="orders", kind="DownstreamCapacity")
+    assert shop.status("orders", "DownstreamCapacity")["limit"] == 8
+
+
+def test_a_class_that_was_removed_works_off_its_jobs_first(shop: Operated, database: Database) -> None:
+    shop.put(job_queue("shop", job_class(), job_class("images")))
+    eventually(lambda: shop.deployment("shop-images"), within=10)
+    enqueue(database, 1, "images")
+    shop.put(job_queue())
+    shop.until("ClassHasJobs", "True")
+    eventually(lambda: replicas(shop, "shop-images") == 1, within=10)
+    with database.connect() as connection:
+        connection.execute("SELECT jobqueue.cancel(id) FROM jobqueue.jobs WHERE class = 'images'")
+    eventually(lambda: shop.deployment("shop-images") is None, within=10)
+    shop.until("ClassHasJobs", "False")
+
+
+def test_a_deleted_jobqueue_takes_its_objects_along_and_says_what_it_leaves(shop: Operated, database: Database) -> None:
+    enqueue(database, 3)
+    eventually(lambda: shop.status().get("readyJobs") == 3, within=20)
+    shop.cluster.request("DELETE", shop.resources.path("JobQueue", "shop"))
+    eventually(lambda: shop.deployment() is None, within=20)
+    eventually(lambda: "JobsLeft" in shop.events(), within=10)
+    assert shop.object("/apis/policy/v1", "poddisruptionbudgets", "shop-email") is None
+
+
+def test_nothing_of_ours_is_left_in_users_objects(shop: Operated) -> None:
+    found = shop.resources.get("JobQueue", "shop")["metadata"]
+    assert "finalizers" not in found
+    assert found.get("annotations") is None
