@@ -232,7 +232,7 @@ def _refusal(error: ApiError) -> str:
 
 
 async def _load(**given: str) -> None:
-    await kubernetes_config.load_kube_config(**given)  # type: ignore[no-untyped-call]
+    await kubernetes_config.load_kube_config(**given)
 
 
 async def operate(settings: OperatorSettings) -> int:
@@ -241,7 +241,7 @@ async def operate(settings: OperatorSettings) -> int:
         if settings.kubeconfig is not None:
             await _load(config_file=str(settings.kubeconfig))
         elif "KUBERNETES_SERVICE_HOST" in os.environ:
-            kubernetes_config.load_incluster_config()  # type: ignore[no-untyped-call]
+            kubernetes_config.load_incluster_config()
         else:
             await _load()
     except (kubernetes_config.ConfigException, OSError) as error:
