@@ -273,3 +273,28 @@ def test_backends_ended_in_a_capped_claim_leave_nothing_behind(direct: Stage) ->
         worker.conn.execute("SELECT 1")
     assert direct.one(IN_FLIGHT) == 0
     assert len(direct.worker().claim()) == 3
+
+
+def test_what_is_in_flight_follows_its_class_to_another_downstream(stage: Stage) -> None:
+    queue.set_downstream(stage.admin, None, "api", 4)
+    queue.set_downstream(stage.admin, None, "other", 10)
+    stage.enqueue_bulk(20)
+    worker = stage.worker()
+    held = worker.claim(3)
+    stage.define("c", downstream="api")
+    assert stage.one(IN_FLIGHT) == 3
+    assert len(worker.claim(10)) == 1
+    stage.define("c", downstream="other", units_per_job=2)
+    assert stage.one(IN_FLIGHT) == 0
+    assert len(worker.claim(10)) == 1  # 4 jobs of 2 units each are charged to it already
+    for job in held:
+        queue.complete(stage.conn, job.id, job.token)
+    assert len(worker.claim(10)) == 3
+
+
+def test_what_workers_take_for_themselves_follows_too(stage: Stage) -> None:
+    queue.set_downstream(stage.admin, None, "api", 5)
+    stage.enqueue_bulk(20)
+    worker = stage.worker()
+    stage.define("c", downstream="api", units_per_pod=3)
+    assert len(worker.claim(10)) == 2
