@@ -122,6 +122,7 @@ def _worker(worker: WorkerFacts, snapshot: Snapshot) -> WorkerFacts:
         slots=entries[-1].slots,
         admitted=states != {"waiting"},
         started_in=_started_in(worker, entries[-1], snapshot),
+        silent_for=min(e.seen_age_seconds for e in entries),
     )
 
 

@@ -228,6 +228,32 @@ async def test_a_retired_worker_that_dies_is_not_started_again(world: World) -> 
     assert await world.names() == [second]
 
 
+async def test_one_that_gives_no_sign_of_life_is_killed_and_started_again(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("jobqueue_operator.platforms.local.worker.SILENT", 0.2)
+    world.use()
+    await world.want(1)
+    (name,) = await world.names()
+    await world.until(lambda: name in world.platform.process_ids(), "a process")
+    frozen = world.platform.process_ids()[name]
+    os.kill(frozen, signal.SIGSTOP)
+
+    async def look(silent_for: float | None) -> None:
+        seen = [replace(w, phase=Phase.READY, silent_for=silent_for) for w in await world.workers()]
+        await world.platform.apply(Plan((Pool("email", "", Decision(1, Reason.DEMAND, "")),)), seen)
+
+    await look(5.0)
+    await asyncio.sleep(0.3)
+    await world.want(1)  # the queue could not be read in between: nobody could have been heard of
+    await look(5.0)
+    assert psutil.pid_exists(frozen)
+    await asyncio.sleep(0.3)
+    await look(5.0)
+    await world.until(lambda: world.platform.process_ids().get(name, frozen) != frozen, "another process")
+    assert not psutil.pid_exists(frozen)
+
+
 async def test_a_crowd_comes_up_a_few_at_a_time(world: World) -> None:
     world.use()
     await world.want(20)

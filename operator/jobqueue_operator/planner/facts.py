@@ -111,6 +111,8 @@ class WorkerFacts:
     """Seconds from its creation until it could claim; None when not known, or when it waited for units."""
     restarts: int = 0
     last_error: str = ""
+    silent_for: float | None = None
+    """Seconds since its last sign of life in the queue; None for one that is not registered."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

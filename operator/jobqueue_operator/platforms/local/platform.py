@@ -6,6 +6,7 @@ import asyncio
 import secrets
 import shutil
 import tempfile
+import time
 from collections import deque
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -68,9 +69,19 @@ class LocalPlatform:
 
     async def apply(self, plan: Plan, workers: Sequence[WorkerFacts] = ()) -> None:
         """Stop victims, take the rollout's step, and start what is missing; without waiting for any of it."""
+        now = time.monotonic()
         for seen in workers:
-            if seen.name in self._workers:
-                self._workers[seen.name].note(seen.phase)
+            worker = self._workers.get(seen.name)
+            if worker is None:
+                continue
+            worker.note(seen.phase)
+            if worker.is_frozen(seen.silent_for, now) and worker.process is not None:
+                # As a kubelet does when a probe is not answered; what it held is lost when its leases end.
+                worker.silent_since = None
+                worker.process.kill()
+        if not workers:
+            for worker in self._workers.values():
+                worker.silent_since = None
         for pool in plan.pools:
             for victim in pool.stop:
                 self._end(victim.worker)

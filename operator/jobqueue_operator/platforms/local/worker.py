@@ -15,6 +15,10 @@ if TYPE_CHECKING:
     from jobqueue_operator.platforms.local.turns import Turn
 
 
+SILENT = 30.0
+"""Seconds without a heartbeat after which a worker is suspected, and then as many again until it is killed."""
+
+
 @dataclass(slots=True)
 class Worker:
     """What the platform knows of it, and what it is to become."""
@@ -33,6 +37,8 @@ class Worker:
     """Whether the queue fences it: then it is not one of the workers that a plan asks for."""
     restarts: int = 0
     last_error: str = ""
+    silent_since: float | None = None
+    """Monotonic seconds since when every look found it silent."""
     killed: bool = False
     task: asyncio.Task[None] | None = None
 
@@ -54,6 +60,18 @@ class Worker:
             restarts=self.restarts,
             last_error=self.last_error,
         )
+
+    def is_frozen(self, silent_for: float | None, now: float) -> bool:
+        """Whether its process runs and gives no sign of life; `now` in monotonic seconds.
+
+        It must be found silent at every look for a while: after the database was away, all workers are, for a moment.
+        """
+        if self.process is None or silent_for is None or silent_for < SILENT:
+            self.silent_since = None
+            return False
+        if self.silent_since is None:
+            self.silent_since = now
+        return now - self.silent_since >= SILENT
 
     def note(self, phase: Phase) -> None:
         """Take in what the queue knows of it. One that is not up, or drains, it tells nothing of."""
