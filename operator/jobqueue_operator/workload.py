@@ -41,6 +41,7 @@ def workload(manifests: Sequence[Manifest], *, name: str) -> Workload:
         problems.append(f"{name}: holds no JobQueue; add one")
     owners: dict[str, str] = {}
     known = {own_name(d) for d in downstreams}
+    elsewhere = {d.metadata.name: d.metadata.namespace for d in downstreams}
     for queue in queues:
         for index, spec in enumerate(queue.spec.classes):
             where = f"{name}: JobQueue {queue.metadata.name}: spec.classes[{index}]"
@@ -48,9 +49,16 @@ def workload(manifests: Sequence[Manifest], *, name: str) -> Workload:
             if owner != queue.metadata.name:
                 problems.append(f"{where}.name: JobQueue {owner} has a class {spec.name} already; rename one")
             if spec.capacity is not None and downstream_name(queue, spec.capacity.ref) not in known:
+                name = spec.capacity.ref.name
+                remedy = (
+                    f"it is in namespace {elsewhere[name]}: write ref.namespace"
+                    if name in elsewhere
+                    else "add one, or leave capacity out"
+                )
+                place = spec.capacity.ref.namespace or queue.metadata.namespace
                 problems.append(
-                    f"{where}.capacity.ref.name: there is no DownstreamCapacity {spec.capacity.ref.name} in this file; "
-                    "add one, or leave capacity out"
+                    f"{where}.capacity.ref: there is no DownstreamCapacity {name} of namespace {place} in this file; "
+                    f"{remedy}"
                 )
     if problems:
         raise ManifestError(problems)

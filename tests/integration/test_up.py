@@ -288,6 +288,21 @@ def test_jobs_of_a_kind_nobody_has_end_the_wait(shop: Shop) -> None:
     assert "no worker here understands 1 ready jobs" in process.text
 
 
+def test_jobs_of_a_class_that_is_in_no_manifest_are_said(shop: Shop) -> None:
+    shop.enqueue({}, {})
+    shop.manifest.write_text(MANIFEST.replace("name: email", "name: mail"))
+    process = shop.up("--until-empty")
+    assert process.wait(within=60) == 0, process.text
+    assert "class email is not in the manifest: nobody here works on its 2 jobs" in process.text
+
+
+def test_a_reserve_that_leaves_no_connection_is_refused(shop: Shop) -> None:
+    shop.manifest.write_text(MANIFEST.replace("{units: 100}", "{connections: true, reserve: 100000}"))
+    process = shop.up("--until-empty")
+    assert process.wait(within=60) == 2, process.text
+    assert "spec.reserve: 100000 leaves nothing of the" in process.text
+
+
 def test_a_bad_manifest_starts_nothing_and_names_every_field(shop: Shop) -> None:
     shop.manifest.write_text(MANIFEST.replace("20s", "20 parsecs").replace("min: 2", 'min: "2"'))
     process = shop.up()

@@ -10,7 +10,7 @@ import psycopg
 from psycopg import sql
 
 from jobqueue import connect, migrate, queue, signals
-from jobqueue.errors import ConnectionFailed, JobQueueError, SchemaError
+from jobqueue.errors import ConfigurationError, ConnectionFailed, JobQueueError, SchemaError
 from jobqueue_operator.registration import class_settings, first_limit, own_name
 
 if TYPE_CHECKING:
@@ -65,6 +65,13 @@ class Database:
         """Write every limit and class, so that claims hold to them whoever is up."""
         granted = (await self.snapshot(tick=LONGEST_TICK)).database.connections if downstreams else None
         limits = {own_name(downstream): first_limit(downstream, granted) for downstream in downstreams}
+        for downstream in downstreams:
+            if downstream.spec.connections and not limits[own_name(downstream)]:
+                raise ConfigurationError(
+                    f"DownstreamCapacity {downstream.metadata.name}: spec.reserve: {downstream.spec.reserve} leaves "
+                    f"nothing of the {granted} connections that this server grants; lower reserve, or raise "
+                    "max_connections"
+                )
         await self.settle(limits, {spec.name: class_settings(q, spec) for q in queues for spec in q.spec.classes})
 
     async def settle(self, limits: Mapping[str, int], classes: Mapping[str, Mapping[str, Any]]) -> None:

@@ -20,6 +20,7 @@ UNITS_MOST = 1_000_000
 UNITS_EACH_MOST = 32_767
 """Units of one job, or of one worker."""
 POD_TEMPLATE_BYTES = 65_536
+CRON_FIELDS = 5
 
 
 class Target(Resource):
@@ -196,11 +197,13 @@ CRON_PATTERN = r"^\s*\S+(\s+\S+){4,5}\s*$"
 
 
 def _cron(text: str) -> str:
+    if len(text.split()) != CRON_FIELDS:
+        raise ValueError(_NO_CRON)
     try:
         # Any start will do: whether the expression can be read is all that matters here.
         CronSim(text, datetime(2026, 1, 1, tzinfo=UTC))
     except (CronSimError, ValueError, OverflowError) as error:
-        raise ValueError(_NO_CRON) from error
+        raise ValueError(f'is not a cron expression ({error}); write e.g. "0 8 * * 1-5"') from error
     return text
 
 

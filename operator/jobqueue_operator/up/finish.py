@@ -74,7 +74,7 @@ class Verdict:
         for name in waiting:
             self._reporter.say(
                 "error",
-                f"class {name}: no worker here understands {facts.classes[name].ready} ready jobs; see "
+                f"class {name}: no worker here understands {_about(facts, name)} ready jobs; see "
                 f"`jobqueue list --class {name} --status pending` and the kinds and versions of the app's handlers",
             )
         return 1
@@ -86,6 +86,11 @@ class Verdict:
                 self._reporter.say("warning", f"class {name} is paused: {seen.ready} ready jobs stay")
             if seen is not None and seen.scheduled:
                 self._reporter.say("info", f"class {name}: {seen.scheduled} jobs are scheduled for later")
+
+
+def _about(facts: Facts, name: str) -> str:
+    seen = facts.classes[name]
+    return f"about {seen.ready}" if seen.estimated else str(seen.ready)
 
 
 def _waiting(facts: Facts, name: str) -> bool:

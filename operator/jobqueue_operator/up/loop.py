@@ -123,6 +123,7 @@ class Loop:
 
     async def _tell(self, sight: Sight, facts: Facts, plan: Plan) -> None:
         await self._teller.tell(self.platform.events(), sight)
+        self._teller.tell_strangers(sight, [pool.key for pool in self.wanted.pools])
         seen = sight.snapshot is not None
         done = await self._teller.attempt("counting", self.queue.done()) if seen else None
         self.reporter.tick(rows(self.wanted, facts, plan, done, self._teller.looping), capacity_rows(plan))

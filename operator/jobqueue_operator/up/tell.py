@@ -29,6 +29,7 @@ class Teller:
         self._queue = queue
         self._reporter = reporter
         self._said: dict[str, str] = {}
+        self._strangers: frozenset[str] = frozenset()
         self.looping: dict[str, str] = {}
         """Classes whose workers do not come up, with what they said last."""
 
@@ -42,6 +43,22 @@ class Teller:
             del self.looping[class_]
             self._said.pop(class_, None)
             self._reporter.say("info", f"class {class_}: a worker is up again", **{"class": class_})
+
+    def tell_strangers(self, sight: Sight, known: Iterable[str]) -> None:
+        """Say which classes have jobs here and are in no manifest, once each time that changes."""
+        names = frozenset(known)
+        found = {
+            c.class_: c.ready + c.in_flight + c.scheduled
+            for c in (sight.snapshot.classes if sight.snapshot is not None else ())
+            if c.class_ not in names and c.ready + c.in_flight + c.scheduled
+        }
+        if sight.snapshot is None or found.keys() == self._strangers:
+            return
+        for name in sorted(found.keys() - self._strangers):
+            self._reporter.say(
+                "warning", f"class {name} is not in the manifest: nobody here works on its {found[name]} jobs"
+            )
+        self._strangers = frozenset(found)
 
     async def attempt(self, what: str, call: Awaitable[_T]) -> _T | None:
         """Await something that may fail without harm; say so when it does."""

@@ -46,8 +46,15 @@ def test_several_queues_share_a_database() -> None:
         (
             text("one", "email", "capacity: {ref: {name: db}}"),
             (
-                "jobqueue.yaml: JobQueue one: spec.classes[0].capacity.ref.name: there is no DownstreamCapacity db "
-                "in this file; add one, or leave capacity out"
+                "jobqueue.yaml: JobQueue one: spec.classes[0].capacity.ref: there is no DownstreamCapacity db of "
+                "namespace shops in this file; add one, or leave capacity out"
+            ),
+        ),
+        (
+            text("one", "email", "capacity: {ref: {name: db, namespace: others}}") + DOWNSTREAM,
+            (
+                "jobqueue.yaml: JobQueue one: spec.classes[0].capacity.ref: there is no DownstreamCapacity db of "
+                "namespace others in this file; it is in namespace shops: write ref.namespace"
             ),
         ),
     ],

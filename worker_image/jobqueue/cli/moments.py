@@ -36,4 +36,7 @@ def moment(text: str, *, option: str) -> datetime:
     if found.tzinfo is None:
         full = found.isoformat()  # a date alone takes no zone
         raise Refused(f"{option}: {text!r} has no time zone", hint=f"write {full}Z or {full}+01:00")
-    return found
+    try:
+        return found.astimezone(UTC)
+    except OverflowError:
+        raise Refused(f"{option}: {text!r} is too far away", hint="write 2030-01-31T08:00:00Z, or -1h") from None
