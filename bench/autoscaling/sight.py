@@ -51,7 +51,7 @@ def class_facts(engine: Engine, *, tick: float) -> ClassFacts:
             in_20s=engine.due_between(now - 20, now),
             in_60s=engine.due_between(now - 60, now),
         ),
-        attempts=attempts(engine),
+        attempts=attempts(engine, tick=tick),
     )
 
 
@@ -64,16 +64,22 @@ def _due_soon(engine: Engine, horizon: float) -> int:
     return max(int(scheduled), 0) + engine.retries_between(now, now + horizon)
 
 
-def attempts(engine: Engine) -> Attempts:
-    """Return the cohort of attempts: those started in the last 30 s, or the last 500 if that is longer ago."""
+def attempts(engine: Engine, *, tick: float) -> Attempts:
+    """Return the cohort of attempts: those started in the last 30 s, or the last 500 if that is longer ago.
+
+    What ended in the last two ticks is looked for among the last 5,000 starts: the slots are far fewer.
+    """
     now, log = engine.now, engine.log
     starts = log.start
-    first = bisect_left(starts, now - COHORT_SECONDS)
-    first = max(min(first, len(starts) - COHORT_LEAST), len(starts) - COHORT_MOST, 0)
-    began, ended = np.array(starts[first:]), np.array(log.end[first:])
+    most = max(len(starts) - COHORT_MOST, 0)
+    first = max(min(bisect_left(starts, now - COHORT_SECONDS), len(starts) - COHORT_LEAST), most)
+    began, ended = np.array(starts[most:]), np.array(log.end[most:])
     over = ended <= now
     if log.lost:
-        over &= np.array([run not in log.lost for run in range(first, len(starts))], dtype=bool)
+        over &= np.array([run not in log.lost for run in range(most, len(starts))], dtype=bool)
+    late = over & (ended > now - 2 * tick)
+    lately = float(late.sum()), float((ended - began)[late].sum())
+    began, ended, over = began[first - most :], ended[first - most :], over[first - most :]
     failed = sum(1 for run in range(first, len(starts)) if run in log.failed and log.end[run] <= now)
     live = [run for pod in engine.alive for run in engine.busy(pod)]
     return Attempts(
@@ -81,6 +87,7 @@ def attempts(engine: Engine) -> Attempts:
         finished=_spans((ended - began)[over]),
         running=_spans(now - np.array([starts[run] for run in live], dtype=np.float64)),
         failed=failed,
+        lately=lately,
     )
 
 

@@ -152,7 +152,9 @@ def _remember(
     busy_at = now if busy else memory.busy_at
     if busy_at is not None and busy_at > now:
         busy_at = now
-    idle_slots = _idle_slots(seen, workers, terms)
+    # One that has just come up has not had the time to claim.
+    settled = [w for w in workers if w.started_in is None or w.age - w.started_in > tick]
+    idle_slots = _idle_slots(seen, settled, terms)
     rising = waiting.workable > 0 and seen.oldest_age > memory.oldest_age and idle_slots >= terms.slots
     return replace(
         memory,

@@ -1,7 +1,8 @@
 """How many workers a class needs to keep its oldest message younger than the target. docs/scaling.md derives it.
 
 Symbols as there: T target, dl deadline, R recovery, tau start delay, c slots of a worker, s mean length of an attempt,
-L giants, lambda rate of arrivals, Q ready jobs that can run, F in flight, Z due within tau.
+s_b the same from what ended lately, L giants, lambda rate of arrivals, Q ready jobs that can run, F in flight, Z due
+within tau.
 """
 
 from __future__ import annotations
@@ -85,16 +86,20 @@ def terms(
     # When a worker cannot be up in time for a job that is enqueued now, half a worker less is no saving.
     theta = min(0.5, max(1.0 - (tau + 2.0 * tick) / dl, 0.0))
 
-    load = (rate + waiting.workable / (2.0 * target)) * s + giants
+    have = sum(estimate.slots(w, c) for w in ready) - giants
+    # Only while jobs wait: otherwise what it is off by now and then would keep workers for nothing.
+    occupied = estimate.occupied(seen.attempts, have, tick=tick, deadline=dl) if waiting.workable else 0.0
+    each = max(s, occupied)
+    load = rate * each + giants
     steady = _workers(load / c - theta)
     # A part of a worker that was left out, and wanted again soon, is worth a whole one for as long as W is longer.
     rounding = 0.0 if memory.window is not None and memory.window > window.first(tau) else theta
     lasting = _workers((rate * s + giants) / c - rounding)
-    have = sum(estimate.slots(w, c) for w in ready) - giants
     catch_up = floor = 0.0
     for jobs, age in _steps(waiting, soon):
-        left = max(dl - age, tau + recovery)
-        work = max(jobs + seen.in_flight - giants, 0.0) * s
+        # The last of them must begin by then: slots that are done with all of them one attempt later are enough.
+        left = max(dl - age, tau + recovery) + each
+        work = max(jobs + seen.in_flight - giants, 0.0) * each
         can = have * left + sum(estimate.slots(w, c) * max(left - _eta(w, tau, tick), 0.0) for w in pending)
         catch_up = max(catch_up, (work - can) / (c * (left - tau)))
         floor = max(floor, (work / left + giants) / c)
@@ -110,6 +115,7 @@ def terms(
         start_delay=tau,
         slots=c,
         service=s,
+        occupied=occupied,
         giants=giants,
         rate=rate,
         load=load,

@@ -24,6 +24,8 @@ START_DELAY_UNKNOWN = 5.0
 DELAYS_KEPT = 20
 LATELY_LEAST = 5.0
 """Attempts below which what ended lately says nothing."""
+SIGMAS = 4.0
+"""Standard errors by which fewer attempts must have ended lately than should have, before that is believed."""
 
 
 def cut_off(span: Span, limit: float) -> float:
@@ -75,6 +77,22 @@ def lately(attempts: Attempts, *, otherwise: float) -> float:
     """
     count, seconds = attempts.lately
     return seconds / count if count >= LATELY_LEAST else otherwise
+
+
+def occupied(attempts: Attempts, slots: float, *, tick: float, deadline: float) -> float:
+    """Return the seconds of a slot that each attempt takes at least, by what ended in the last two ticks; 0 if unknown.
+
+    The slots' time over the attempts that ended in it (Little's law), as if four standard errors more had ended. The
+    cohort of `service` is half a minute long and more; when attempts become longer, few start, and it stays as it was.
+    `slots`: those without giants; they had no more than two ticks each.
+    """
+    count, seconds = attempts.lately
+    if count < LATELY_LEAST:
+        return 0.0
+    span = 2.0 * tick
+    running = sum(min(s.seconds, s.count * span) for s in attempts.running if s.seconds <= deadline * s.count)
+    spent = min(running + min(seconds, count * tick), max(slots, 0.0) * span)
+    return min(spent / (count + SIGMAS * math.sqrt(count)), deadline)
 
 
 def rate(arrivals: Arrivals) -> float:

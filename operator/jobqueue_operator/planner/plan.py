@@ -89,12 +89,14 @@ class Terms:
     """c: jobs one worker runs at once."""
     service: float = 0.0
     """E[min(S, dl)]: mean length of an attempt, cut off at the deadline."""
+    occupied: float = 0.0
+    """s_b: seconds of a slot that each attempt took lately, at least; 0 while none waits or too few ended."""
     giants: float = 0.0
     """L: running attempts older than the deadline; each holds a slot."""
     rate: float = 0.0
     """Arrivals a second."""
     load: float = 0.0
-    """Slots that the arrivals and the backlog keep busy."""
+    """Slots that the arrivals and the giants keep busy."""
     steady: int = 0
     """n_s: workers for the load."""
     lasting: int = 0

@@ -16,7 +16,9 @@ if TYPE_CHECKING:
     from jobqueue_operator.resources.job_class import Behavior
 
 BRIEF_LEAST = 15.0
-FIRST_LEAST = 30.0
+FIRST_LEAST = 20.0
+SOON_LEAST = 60.0
+"""Seconds within which an up after a down is soon, however short W is: a backlog may take that long to build up."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +45,7 @@ def brief(start_delay: float, tick: float, window: float) -> float:
 
 def first(start_delay: float) -> float:
     """Return what W begins with, and never falls below."""
-    return max(FIRST_LEAST, 2.0 * start_delay)
+    return max(FIRST_LEAST, start_delay)
 
 
 def remember(memory: ClassMemory, now: float, steady: int, peak: int, *, longest: float) -> tuple[Past, ...]:
@@ -77,7 +79,7 @@ def moved(memory: ClassMemory, before: int, after: int, now: float, *, manner: M
         return replace(memory, down_at=now)
     if after == before or memory.down_at is None or memory.window is None:
         return memory
-    if not 0 <= now - memory.down_at <= 2.0 * memory.window:
+    if not 0 <= now - memory.down_at <= max(2.0 * memory.window, SOON_LEAST):
         return replace(memory, down_at=None)
     return replace(
         memory, window=min(2.0 * memory.window, max(manner.most, memory.window)), window_at=now, down_at=None

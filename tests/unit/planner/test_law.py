@@ -40,11 +40,12 @@ def test_the_deadline_leaves_room_for_two_ticks_or_a_fifth() -> None:
 def test_a_backlog_by_hand() -> None:
     """100 jobs of 1 s, 10 s old, nobody there.
 
-    All of them by 20 - 10 s is below tau + R = 18 s, so 18 s: x = 100 / (4 * 10) = 2.5, y = 100 / 18 / 4 = 1.39.
+    The last must begin by 20 - 10 s; that is below tau + R = 18 s, so by 18 s, and end a second later:
+    x = 100 / (4 * (19 - 8)) = 2.27, y = 100 / 19 / 4 = 1.32.
     """
     found = terms(waiting(100, *[10.0] * 8))
-    assert found.catch_up == pytest.approx(2.5)
-    assert found.floor == pytest.approx(100 / 18 / 4)
+    assert found.catch_up == pytest.approx(100 / 44)
+    assert found.floor == pytest.approx(100 / 19 / 4)
     assert (found.up, found.need) == (3, 2)
 
 
@@ -67,10 +68,10 @@ def test_one_ancient_job_before_fresh_ones_is_one_job() -> None:
 
 
 def test_starts_that_take_longer_than_the_target_are_sized_for_and_said() -> None:
-    """tau 25: left is tau + R = 35, x = 100 / (4 * 10) = 2.5."""
+    """tau 25: the last begins by tau + R = 35 and ends by 36, x = 100 / (4 * 11) = 2.27."""
     slow = ClassMemory(prior=1.0, service=1.0, start_delay=25.0)
     found = terms(waiting(100, *[0.0] * 8), memory=slow)
-    assert found.catch_up == pytest.approx(2.5)
+    assert found.catch_up == pytest.approx(100 / 44)
     assert found.up == 3
     wanted = asked(spec(concurrency=4, target={"oldestMessageAge": "20s"}))
     late = WorkerFacts(name="w", class_="email", phase=Phase.READY, revision="r1", started_in=25.0)
@@ -107,12 +108,64 @@ def test_a_slow_down_is_seen_in_the_attempts_that_run_not_in_those_that_end() ->
     assert estimate.service(seen, SECOND, deadline=20) == pytest.approx((10 + 720 + 5) / 55)
 
 
+def test_jobs_that_wait_within_their_time_ask_for_nobody_beyond_the_load() -> None:
+    """20 a second of 1 s on 5 workers, and 300 waiting, 10 s old: 320 s of work, 20 * 19 s of slots."""
+    come = Arrivals(last=100, before=100, in_20s=400, in_60s=1200)
+    found = terms(waiting(300, *[10.0] * 8, in_flight=20, arrivals=come), *fleet(5))
+    assert (found.catch_up, found.up, found.need) == (0, 0, 5)
+
+
+def test_jobs_that_became_longer_are_seen_in_what_the_busy_slots_get_done() -> None:
+    """100 ended that took 1 s; in the last ten seconds 16 did, with 20 slots busy: 200 / (16 + 4 * 4) = 6.25 s each.
+
+    The load of 2 a second is then 12.5 slots, not 2; while nothing waits, it is not looked at.
+    """
+    attempts = Attempts(finished=(Span(1, 495, 495),), running=(Span(16, 20, 300),), lately=(16, 80))
+    come = Arrivals(last=10, before=10, in_20s=40, in_60s=120)
+    found = terms(waiting(8, *[0.0] * 8, in_flight=20, attempts=attempts, arrivals=come), *fleet(5))
+    assert found.occupied == pytest.approx(200 / 32)
+    assert found.load == pytest.approx(2 * 200 / 32)
+    assert found.service < 2, "the cohort does not know yet"
+    assert terms(waiting(0, in_flight=20, attempts=attempts, arrivals=come), *fleet(5)).occupied == 0
+
+
+@pytest.mark.parametrize(
+    ("running", "lately", "expected"),
+    [
+        ((Span(10, 40, 400),), (4, 40), 0.0),
+        ((Span(10, 8, 80),), (25, 50), (80 + 50) / 45),
+        ((Span(100, 8, 800), Span(4, 4, 12)), (25, 50), (12 + 50) / 45),
+    ],
+    ids=["too few ended", "workers that have just come up", "giants"],
+)
+def test_what_a_slot_gets_done_is_not_taken_from_what_says_nothing(
+    running: tuple[Span, ...], lately: tuple[float, float], expected: float
+) -> None:
+    found = estimate.occupied(Attempts(running=running, lately=lately), 80, tick=5, deadline=20)
+    assert found == pytest.approx(expected)
+
+
+@pytest.mark.parametrize(("up_for", "stuck"), [(0.0, False), (60.0, True)])
+def test_a_worker_that_has_just_come_up_is_not_taken_for_one_that_finds_nothing(up_for: float, stuck: bool) -> None:  # noqa: FBT001
+    """For four ticks one of two workers has no job, while what waits grows older: a new one each time, or the same?"""
+    wanted = asked(spec(concurrency=4, target={"oldestMessageAge": "30s"}, replicas={"min": 0, "max": 9}))
+    there = (worker("a", age=99.0, started_in=8.0), worker("b", age=8.0 + up_for, started_in=8.0))
+    previous: Plan | None = None
+    for n in range(4):
+        facts = Facts(classes={"email": waiting(600, *[1.0 + n] * 8, in_flight=4)}, workers=there)
+        previous = plan(wanted, facts, previous, now=1000.0 + 5 * n)
+    pool = previous.pool("email") if previous is not None else None
+    assert pool is not None
+    assert (pool.decision.reason is Reason.HEAD_BLOCKED) is stuck
+    assert (pool.decision.replicas > 2) is not stuck
+
+
 def test_giants_take_their_slots_and_do_not_lengthen_the_rest() -> None:
-    """8 attempts of 100 s fill two workers; 40 jobs of 1 s: 2 + 40 / (4 * (20 - 8)) = 2.83."""
+    """8 attempts of 100 s fill two workers; 40 jobs of 1 s: 2 + 40 / (4 * (20 + 1 - 8)) = 2.77."""
     seen = waiting(40, *[0.0] * 8, in_flight=8, attempts=Attempts(running=(Span(100, 8, 800),)))
     found = terms(seen, *fleet(2))
     assert (found.giants, found.service) == (8, 1)
-    assert found.catch_up == pytest.approx(40 / 48)
+    assert found.catch_up == pytest.approx(40 / 52)
     assert found.up == 3
 
 
@@ -140,11 +193,11 @@ def test_workers_that_vanish_while_they_start_are_asked_for_again() -> None:
 
 
 def test_workers_on_their_way_are_counted_from_when_they_will_be_there() -> None:
-    """8 s to go of 8: 4 * (20 - 8) = 48 s of work by the deadline; one that started 6 s ago is due in a tick: 60 s."""
+    """8 s to go of 8: 4 * (21 - 8) = 52 s of work for jobs begun by the deadline; one that is due in a tick: 64 s."""
     seen = waiting(96, *[0.0] * 8)
     assert terms(seen, *fleet(2, Phase.STARTING, age=0.0)).catch_up == 0
-    assert terms(seen, *fleet(1, Phase.STARTING, age=0.0)).catch_up == pytest.approx((96 - 48) / 48)
-    assert terms(seen, *fleet(1, Phase.STARTING, age=6.0)).catch_up == pytest.approx((96 - 60) / 48)
+    assert terms(seen, *fleet(1, Phase.STARTING, age=0.0)).catch_up == pytest.approx((96 - 52) / 52)
+    assert terms(seen, *fleet(1, Phase.STARTING, age=6.0)).catch_up == pytest.approx((96 - 64) / 52)
 
 
 @pytest.mark.parametrize(("rate", "length", "delay"), [(5.0, 1.0, 1.0), (5.0, 1.0, 8.0), (3.0, 1.9, 8.0)])

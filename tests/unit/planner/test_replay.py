@@ -64,7 +64,7 @@ def test_a_lower_target_costs_more_and_is_older_less() -> None:
     one = only(replay(made, asked(spec(replicas={"min": 1, "max": 50}, target={"oldestMessageAge": "20s"}))))
     assert (one.old.target, one.new.target) == (60, 20)
     assert one.new.max_age < one.old.max_age
-    assert one.new.peak > one.old.peak
+    assert one.new.worker_seconds > one.old.worker_seconds
 
 
 def test_units_hold_a_class_down_and_more_units_let_it_go() -> None:
