@@ -7,7 +7,6 @@ import helm_python
 import pytest
 
 from chart import documented
-from jobqueue_operator.resources import durations
 from services.helm import CHART, Release, render
 
 if TYPE_CHECKING:
@@ -111,8 +110,8 @@ SWITCHES = [
     ),
     Switch("replicas", 2, lambda r: r.one("Deployment")["spec"]["replicas"], 2),
     Switch("leaderElection.enabled", OFF, variable("STANDALONE"), "true"),
-    Switch("tick", "1m30s", variable("TICK"), "1m30s"),
-    Switch("lostPodTimeout", "5m", variable("LOST_POD_TIMEOUT"), "5m"),
+    Switch("tickSeconds", 2.5, variable("TICK"), "2.5"),
+    Switch("lostPodTimeoutSeconds", 86_400, variable("LOST_POD_TIMEOUT"), "86400"),
     Switch("logLevel", "debug", variable("LOG_LEVEL"), "debug"),
     Switch("logFormat", "console", variable("LOG_FORMAT"), "console"),
     Switch("allowHosts", ["127.0.0.1", "db"], variable("ALLOW_HOSTS"), "127.0.0.1,db"),
@@ -200,7 +199,8 @@ def test_the_readme_has_todays_values() -> None:
 
 def test_the_documentation_of_a_value_is_the_comment_above_it() -> None:
     found = {each.key: each for each in documented.values()}
-    assert found["tick"] == documented.Value("tick", "5s", "Time between two looks at every queue.")
+    text = "Seconds between two decisions about every class, 1 to 10."
+    assert found["tickSeconds"] == documented.Value("tickSeconds", 5, text)
     assert found["image.digest"].text == "A digest, `sha256:…`; it wins over the tag."
     assert found["resources"].default["limits"] == {"memory": "512Mi"}
     assert "resources.limits" not in found
@@ -227,10 +227,6 @@ def test_the_schema_knows_nothing_else() -> None:
     assert set(SCHEMA["properties"]) == known
 
 
-def test_durations_are_those_of_the_manifests() -> None:
-    assert SCHEMA["definitions"]["duration"]["pattern"] == durations.PATTERN
-
-
 REFUSED = [
     ("replica", 2, "'replica' not allowed"),
     ("image.tg", "x", "'/image': additional properties 'tg' not allowed"),
@@ -250,8 +246,9 @@ REFUSED = [
     ("secrets.clusterWide", "false", "'/secrets/clusterWide'"),
     ("rbac.aggregate", "no", "'/rbac/aggregate'"),
     ("fullnameOverride", "Queues", "'/fullnameOverride'"),
-    ("tick", 5, "'/tick'"),
-    ("tick", "5 seconds", "'/tick'"),
+    ("tickSeconds", 0.5, "'/tickSeconds'"),
+    ("tickSeconds", "5s", "'/tickSeconds'"),
+    ("lostPodTimeoutSeconds", "10m", "'/lostPodTimeoutSeconds'"),
     ("logLevel", "verbose", "'/logLevel'"),
     ("allowHosts", ["a,b"], "'/allowHosts/0'"),
     ("extraEnv", [{"value": "x"}], "'/extraEnv/0'"),
