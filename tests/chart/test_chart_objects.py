@@ -7,6 +7,7 @@ from typing import Any
 import helm_python
 import pytest
 
+from jobqueue_operator.cluster import settings
 from jobqueue_operator.planner.workload import names
 from services.helm import CHART, CLUSTER_SCOPED, Release, render
 from services.restricted import violations
@@ -179,6 +180,28 @@ def test_without_a_lease_the_old_operator_is_gone_before_the_new_one_starts() ->
 def test_every_variable_is_set_once() -> None:
     names = [each["name"] for each in render(FULL).container["env"]]
     assert sorted(set(names)) == sorted(names)
+
+
+VARIABLES: list[tuple[dict[str, Any], dict[str, Any]]] = [
+    ({}, {"places": (None,), "tick": 5.0, "lease_namespace": "ops", "identity": "jq-0", "standalone": False}),
+    (FULL, {"network_policy": True, "lost_pod_timeout": 600.0, "log_level": "info", "log_format": "json"}),
+    ({"namespaces": ["shop", "mail"], "tickSeconds": 2.5}, {"places": ("mail", "shop"), "tick": 2.5}),
+    ({"leaderElection": {"enabled": False}, "migrate": True}, {"standalone": True, "migrate": True}),
+    ({"allowHosts": ["127.0.0.1", "db"]}, {"allowed_hosts": frozenset({"127.0.0.1", "db"})}),
+]
+
+
+@pytest.mark.parametrize(("values", "expected"), VARIABLES)
+def test_the_operator_reads_its_variables(
+    values: dict[str, Any], expected: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    variables = render(values).environment
+    known = {f"JOBQUEUE_OPERATOR_{field.upper()}" for field in settings.OperatorSettings.model_fields}
+    assert set(variables) <= known
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value if isinstance(value, str) else "jq-0")
+    read = settings.load()
+    assert {name: getattr(read, name) for name in expected} == expected
 
 
 def test_probes_ask_the_health_port() -> None:
