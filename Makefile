@@ -1,10 +1,12 @@
 # Every target is one real command. The first one used makes the environment in .venv (Python >= 3.11 and pip's index).
 PYTHON ?= python3
 ARGS ?=
+BUILDER ?= buildah
+BASE ?=
 BIN := .venv/bin
 READY := .venv/.installed
 
-.PHONY: help demo test check check-format check-lint check-types check-layers check-unused generate bench simulate reliability format coverage constraints clean
+.PHONY: help demo test images images-test check check-format check-lint check-types check-layers check-unused generate bench simulate reliability format coverage constraints clean
 
 help: ## Say what there is
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -14,6 +16,14 @@ demo: $(READY) ## A PostgreSQL, workers that scale, real files, failures; at mos
 
 test: $(READY) ## Every test that this machine can run (ARGS='-k name' for some)
 	$(BIN)/python -m pytest $(ARGS)
+
+# ARGS may hold the builder's own options: --secret id=pip,src=pip.conf, --layers, --platform.
+images: ## Build jobqueue-worker and jobqueue-operator (BUILDER=docker, BASE=image with python3)
+	$(BUILDER) build $(ARGS) $(if $(BASE),--build-arg BASE=$(BASE)) --file worker_image/Dockerfile --tag jobqueue-worker .
+	$(BUILDER) build $(ARGS) $(if $(BASE),--build-arg BASE=$(BASE)) --file operator/Dockerfile --tag jobqueue-operator .
+
+images-test: $(READY) ## Build them on a base of this machine's packages and run them (Debian, root, buildah, runc)
+	JOBQUEUE_REQUIRE=buildah,runc $(BIN)/python -m pytest tests/images $(ARGS)
 
 check: check-format check-lint check-types check-layers check-unused ## Formatting, lint, types, layers, unused code
 

@@ -16,9 +16,14 @@ _POSTGRES_15 = Path("/usr/lib/postgresql/15/bin")
 
 def missing(service: str, reason: str) -> NoReturn:
     """Skip, visibly; or fail when JOBQUEUE_REQUIRE (names, comma or space between them) has the service."""
-    if service in os.environ.get("JOBQUEUE_REQUIRE", "").replace(",", " ").split():
+    if is_required(service):
         pytest.fail(f"JOBQUEUE_REQUIRE names {service}: {reason}")
     pytest.skip(f"{service}: {reason}")
+
+
+def is_required(service: str) -> bool:
+    """Return whether JOBQUEUE_REQUIRE names it."""
+    return service in os.environ.get("JOBQUEUE_REQUIRE", "").replace(",", " ").split()
 
 
 def require(part: str) -> Path:

@@ -144,7 +144,9 @@ def test_the_license_is_the_one_declared(project: dict[str, dict[str, str]]) -> 
     assert "END OF TERMS AND CONDITIONS" in text
 
 
-@pytest.mark.parametrize("target", ["demo", "test", "check", "generate", "bench", "format", "coverage", "clean"])
+@pytest.mark.parametrize(
+    "target", ["demo", "test", "images", "images-test", "check", "generate", "bench", "format", "coverage", "clean"]
+)
 def test_each_make_target_exists(target: str) -> None:
     require("make")
     dry = subprocess.run(

@@ -6,6 +6,8 @@ error (with --json: one JSON object), never a traceback. Heavy imports happen in
 
 from __future__ import annotations
 
+import os
+import signal
 import sys
 from typing import TYPE_CHECKING
 
@@ -17,6 +19,9 @@ __all__ = ["main"]
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command line and return its exit status."""
+    if os.getpid() == 1:
+        # The kernel gives a container's first process no default action: a command would wait out the grace period.
+        signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
     try:
         from jobqueue.cli.commands import build  # noqa: PLC0415 - the extra may be missing
         from jobqueue.cli.failure import run  # noqa: PLC0415

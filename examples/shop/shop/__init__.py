@@ -1,0 +1,1 @@
+"""A shop: what its workers do in the background."""
