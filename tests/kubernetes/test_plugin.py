@@ -74,7 +74,7 @@ ALLOCATIONS = {
     "limit": 6,
     "inUse": 6,
     "allocations": [
-        {"class": "email", "asked": 8, "allocated": 4, "heldBackBy": ["other/billing ledger"]},
+        {"class": "email", "asked": 8, "allocated": 4, "heldBackBy": ["other/billing/ledger"]},
         {"jobQueue": "other/billing", "class": "ledger", "asked": 2, "allocated": 2, "heldBackBy": []},
     ],
 }
@@ -280,7 +280,7 @@ def test_status_by_kubectl_itself(shop: Shop, run: Run, tmp_path: Path) -> None:
         "  DownstreamCapacity: orders-db gives 4 units",
         "  jobs: 40 ready, the oldest 41s of 1m00s; 4 in flight, 0 scheduled, 2 dead",
         "  Deployment shop-email: 0 of 1 ready, revision 5d21aa9c07",
-        "    downstream orders-db  asks 8 units, gets 4 of 6; held back by other/billing ledger",
+        "    downstream orders-db  asks 8 units, gets 4 of 6; held back by other/billing/ledger",
         "    pods                  pod-1: BackOff: ImagePullBackOff: no such tag",
         "report: no decision yet",
         f"downstream {shop.namespace}/orders-db: 6 of 6 units in use",
@@ -432,6 +432,8 @@ def test_a_login_lasts_as_long_as_its_command(
         process.signal(signal.SIGTERM)
         ended(process, code=128 + signal.SIGTERM)
         assert list((tmp_path / "tmp").iterdir()) == []
+        with pytest.raises(ProcessLookupError):  # nobody of its group is left
+            os.killpg(process.pid, 0)
 
 
 def test_secrets_that_are_no_login(here: Here, shop: Shop, user: Callable[..., Path]) -> None:

@@ -18,6 +18,7 @@ HOLDING = frozenset(
         "DownstreamSaturated",
         "DrainShorterThanTimeout",
         "Conflicting",
+        "MemoryRefused",
         "Saturated",
     }
 )

@@ -12,6 +12,8 @@ if TYPE_CHECKING:
 
     from jobqueue_operator.plugin.reading import Capacity, Class, Queue
 
+SUMMED_UP = frozenset({"Ready", "CapacityAvailable"})
+"""Types of conditions that say together what is said of each class."""
 PODS_NAMED = 3
 """Pods with the same trouble whose names are said."""
 
@@ -44,8 +46,7 @@ def _of_queue(queue: Queue) -> Iterator[Hold]:
             "is it running?",
         )
     for condition in queue.conditions:
-        # Ready stands above, and sums the others up.
-        if condition.trouble and condition.type != "Ready":
+        if condition.trouble and condition.type not in SUMMED_UP:
             yield Hold(condition.type, ": ".join(filter(None, (condition.reason, condition.message))))
 
 
@@ -62,8 +63,9 @@ def _of_class(queue: Queue, found: Class) -> Iterator[Hold]:
         yield from _of_downstream(queue, found, capacity)
     going = sum(pod.phase in {Phase.DRAINING, Phase.RETIRED} for pod in found.pods)
     if found.replicas is not None and found.desired_replicas is not None and found.replicas < found.desired_replicas:
+        asked = f", {found.deployment.replicas} are asked for" if found.deployment is not None else ""
         waits = f"; {going} that go still hold what they have" if going else ""
-        yield Hold("workers", f"{found.replicas} of {found.desired_replicas} decided are asked for now{waits}")
+        yield Hold("workers", f"{found.replicas} of {found.desired_replicas} decided are there{asked}{waits}")
     if found.deployment is not None and found.deployment.trouble:
         yield Hold(f"Deployment {found.deployment.name}", found.deployment.trouble)
     yield from _of_pods(found)
