@@ -119,11 +119,11 @@ class Cluster:
         return token
 
     def create_namespace(self) -> str:
-        """Make a namespace with a name of its own, and the service account that a controller manager would make."""
+        """Make a namespace with a name of its own, and the service account that pods are admitted with."""
         name = f"test-{secrets.token_hex(4)}"
         self.request("POST", "/api/v1/namespaces", {"metadata": {"name": name}})
-        with contextlib.suppress(Refused):  # the controllers may have been faster
-            self.request("POST", f"/api/v1/namespaces/{name}/serviceaccounts", {"metadata": {"name": "default"}})
+        account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "default"}}
+        self.apply(f"/api/v1/namespaces/{name}/serviceaccounts/default", account)  # a controller may have been faster
         return name
 
     def install(self, definition: Any) -> Any:
