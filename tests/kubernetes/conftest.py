@@ -47,6 +47,12 @@ def installed(cluster: Cluster) -> Cluster:
     return cluster
 
 
+@pytest.fixture(scope="session")
+def dry(installed: Cluster) -> Resources:
+    """For what only asks (`create` does by default): a namespace for each question is a burden to who cleans up."""
+    return Resources(installed, "default")
+
+
 @pytest.fixture
 def resources(installed: Cluster, namespace: str) -> Resources:
     """JobQueues and DownstreamCapacities in the test's namespace."""

@@ -69,8 +69,15 @@ OF_A_CLASS: list[tuple[str, Any, Any, str, str]] = [
     ),
     (
         "schedule",
-        [{**ENTRY, "min": 1, "cron": "*/5 0 8 * * MON"}],
+        [{**ENTRY, "min": 1, "cron": " */5 8 * *  MON"}],
         [{**ENTRY, "min": 1, "cron": "8 8"}],
+        "schedule[0].cron",
+        'is not a cron expression of five fields; write e.g. "0 8 * * 1-5"',
+    ),
+    (
+        "schedule",
+        [{**ENTRY, "min": 1, "cron": "0 8 1-7 * 1"}],
+        [{**ENTRY, "min": 1, "cron": "0 0 8 * * *"}],
         "schedule[0].cron",
         'is not a cron expression of five fields; write e.g. "0 8 * * 1-5"',
     ),
@@ -274,9 +281,9 @@ def refusal(resources: Resources, document: Any) -> str:
 @pytest.mark.parametrize(
     ("good", "bad", "path", "words"), CASES, ids=[f"{path}: {words[:30]}" for *_, path, words in CASES]
 )
-def test_a_rule_passes_and_refuses(resources: Resources, good: Any, bad: Any, path: str, words: str) -> None:
-    resources.create(good)
-    message = refusal(resources, bad)
+def test_a_rule_passes_and_refuses(dry: Resources, good: Any, bad: Any, path: str, words: str) -> None:
+    dry.create(good)
+    message = refusal(dry, bad)
     assert f"{path}: " in message
     assert words in message
     assert "evaluat" not in message, "a rule that fails itself is no answer"
@@ -304,16 +311,16 @@ def rules_of(schema: Any) -> list[dict[str, str]]:
 
 @pytest.mark.parametrize(("name", "words"), NAMES)
 @pytest.mark.parametrize("document", [JOB_QUEUE, DOWNSTREAM], ids=["JobQueue", "DownstreamCapacity"])
-def test_a_name_is_a_label(resources: Resources, document: Any, name: str, words: str) -> None:
-    resources.create(document | {"metadata": {"name": "a" * 63}})
-    assert words in refusal(resources, document | {"metadata": {"name": name}})
+def test_a_name_is_a_label(dry: Resources, document: Any, name: str, words: str) -> None:
+    dry.create(document | {"metadata": {"name": "a" * 63}})
+    assert words in refusal(dry, document | {"metadata": {"name": name}})
 
 
 @pytest.mark.parametrize("field", ["database", "image"])
-def test_a_cluster_needs_what_one_machine_does_not(resources: Resources, field: str) -> None:
+def test_a_cluster_needs_what_one_machine_does_not(dry: Resources, field: str) -> None:
     document = copy.deepcopy(JOB_QUEUE)
     del document["spec"][field]
-    assert f"spec.{field}: Required value" in refusal(resources, document)
+    assert f"spec.{field}: Required value" in refusal(dry, document)
     parse_manifests(yaml.safe_dump(document))
 
 
@@ -336,21 +343,21 @@ def test_a_class_may_lean_on_another_downstream(resources: Resources) -> None:
     assert kept["spec"]["classes"][0]["capacity"]["ref"] == {"name": "other-db"}
 
 
-def test_several_things_wrong_are_all_said(resources: Resources) -> None:
+def test_several_things_wrong_are_all_said(dry: Resources) -> None:
     wrong = {"replicas": {"min": 3, "max": 2}, "lease": {"heartbeat": "1m"}, "drain": {"timeout": "1d"}}
-    message = refusal(resources, queue("classes", [{"name": "email", "timeout": "30s", **wrong}]))
+    message = refusal(dry, queue("classes", [{"name": "email", "timeout": "30s", **wrong}]))
     for field in ("replicas.min", "lease.duration", "drain.timeout"):
         assert f"{CLASS}.{field}: " in message
 
 
-def test_what_is_no_duration_is_said_once_and_disturbs_no_other_rule(resources: Resources) -> None:
+def test_what_is_no_duration_is_said_once_and_disturbs_no_other_rule(dry: Resources) -> None:
     wrong = {
         "timeout": "soon",
         "lease": {"duration": "long", "heartbeat": ""},
         "drain": {"timeout": "3", "maxGrace": ""},
     }
     wrong |= {"retry": {"backoff": {"initial": "x", "max": "99999d"}}}
-    message = refusal(resources, queue("classes", [{"name": "email", **wrong}]))
+    message = refusal(dry, queue("classes", [{"name": "email", **wrong}]))
     assert message.count("is not a duration from") == 7
     assert "evaluat" not in message
     for rule in ("lease.duration is shorter", "is above drain.maxGrace", "initial is above max"):

@@ -54,12 +54,12 @@ def test_controllers_collect_what_an_owner_leaves_and_empty_a_namespace(controll
     reference = {"apiVersion": "v1", "kind": "ConfigMap", "name": "owner", "uid": owner["metadata"]["uid"]}
     controllers.request("POST", maps, {"metadata": {"name": "owned", "ownerReferences": [reference]}})
     controllers.request("DELETE", f"{maps}/owner")
-    eventually(lambda: "owned" not in names(controllers, maps), within=30, what="the owned object to be collected")
+    eventually(lambda: "owned" not in names(controllers, maps), within=60, what="the owned object to be collected")
 
     other = controllers.create_namespace()
     controllers.request("DELETE", f"/api/v1/namespaces/{other}")
     spaces = "/api/v1/namespaces"
-    eventually(lambda: other not in names(controllers, spaces), within=30, what="the namespace to be gone")
+    eventually(lambda: other not in names(controllers, spaces), within=60, what="the namespace to be gone")
 
 
 def names(cluster: Cluster, path: str) -> set[str]:

@@ -98,8 +98,8 @@ def test_names(installed: Cluster, definitions: list[Any]) -> None:
 
 
 @pytest.mark.parametrize("document", [*by_document(LEAST), *by_document(NULLS), *by_document(PARTLY)])
-def test_the_servers_defaults_are_the_models(resources: Any, document: dict[str, Any]) -> None:
-    filled = resources.create(document)
+def test_the_servers_defaults_are_the_models(dry: Any, document: dict[str, Any]) -> None:
+    filled = dry.create(document)
     (mine,) = parse_manifests(yaml.safe_dump(document))
     (theirs,) = parse_manifests(yaml.safe_dump({**document, "spec": filled["spec"]}))
     assert theirs == mine
@@ -118,8 +118,8 @@ def not_in(filled: Any, written: Any, path: str = "") -> list[str]:
 
 
 @pytest.mark.parametrize("document", by_document(FULL.read_text()))
-def test_the_full_example_is_kept_as_written(resources: Any, document: dict[str, Any]) -> None:
-    filled = resources.create(document)["spec"]
+def test_the_full_example_is_kept_as_written(dry: Any, document: dict[str, Any]) -> None:
+    filled = dry.create(document)["spec"]
     assert lost(document["spec"], filled) == []
 
 
@@ -131,11 +131,11 @@ def lost(written: Any, kept: Any, path: str = "") -> list[str]:
     return [] if written == kept else [f"{path}: {written!r} became {kept!r}"]
 
 
-def test_an_unknown_field_is_refused_by_name(resources: Any) -> None:
+def test_an_unknown_field_is_refused_by_name(dry: Any) -> None:
     document = next(yaml.safe_load_all(LEAST))
     document["spec"]["classes"][0]["timout"] = "3s"
     with pytest.raises(Refused, match=r'unknown field "spec.classes\[0\].timout"'):
-        resources.create(document)
+        dry.create(document)
 
 
 def test_status_is_kept_apart_and_shown_in_columns(resources: Any) -> None:

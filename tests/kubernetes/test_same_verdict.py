@@ -43,7 +43,7 @@ DURATIONS = [
     "1d12h",
 ]
 TEXTS = {
-    "cron": ["0 8 * * 1-5", "*/5 * * * *", "0 0 8 * * *"],
+    "cron": ["0 8 * * 1-5", "*/5 * * * *", "0 0 8 * 7"],
     "timeZone": ["UTC", "Europe/Oslo"],
     "app": ["shop.jobs:app"],
     "image": ["registry.example/shop-worker:1"],
@@ -196,13 +196,13 @@ def answer(resources: Resources, document: dict[str, Any]) -> str:
     return ""
 
 
-def test_drawn_manifests(resources: Resources) -> None:
+def test_drawn_manifests(dry: Resources) -> None:
     seen: Counter[tuple[bool, bool]] = Counter()
 
     @settings(max_examples=300, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
     @given(manifests())
     def judge(document: dict[str, Any]) -> None:
-        mine, theirs = problems(document), answer(resources, document)
+        mine, theirs = problems(document), answer(dry, document)
         seen[bool(mine), bool(theirs)] += 1
         assert theirs[:5] in {"", "400: ", "422: "}, theirs
         assert "evaluat" not in theirs, "a rule failed itself"
@@ -227,10 +227,10 @@ def test_drawn_manifests(resources: Resources) -> None:
     ],
     ids=["cron", "time zone", "2.0", "podTemplate"],
 )
-def test_what_only_the_local_manifest_refuses(resources: Resources, wrong: dict[str, Any]) -> None:
+def test_what_only_the_local_manifest_refuses(dry: Resources, wrong: dict[str, Any]) -> None:
     spec = copy.deepcopy(LEAST)
     spec["classes"][0] |= wrong
     document = {"apiVersion": "jobqueue.dev/v1alpha1", "kind": "JobQueue", "metadata": {"name": "a"}, "spec": spec}
-    assert answer(resources, document) == ""
+    assert answer(dry, document) == ""
     (line,) = problems(document)
     assert any(words in line for words in LOCAL_ALONE)

@@ -192,8 +192,8 @@ class Drain(Resource):
 
 
 _NO_CRON = 'is not a cron expression of five fields; write e.g. "0 8 * * 1-5"'
-CRON_PATTERN = r"^\s*\S+(\s+\S+){4,5}\s*$"
-"""As much of its syntax as a schema can say: five fields, or six with seconds before them."""
+CRON_PATTERN = rf"^\s*\S+(\s+\S+){{{CRON_FIELDS - 1}}}\s*$"
+"""As much of its syntax as a schema can say."""
 
 
 def _cron(text: str) -> str:
