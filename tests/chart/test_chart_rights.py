@@ -20,25 +20,22 @@ MODES: dict[str, dict[str, Any]] = {
 }
 QUEUES = {"jobqueues", "downstreamcapacities"}
 IN_A_NAMESPACE = {
-    "jobqueue.dev/jobqueues": {"get", "list", "watch"},
-    "jobqueue.dev/downstreamcapacities": {"get", "list", "watch"},
-    "jobqueue.dev/jobqueues/status": {"get", "patch"},
-    "jobqueue.dev/downstreamcapacities/status": {"get", "patch"},
-    "apps/deployments": {"get", "list", "watch", "create", "patch", "delete"},
-    "/pods": {"get", "list", "watch", "patch"},
-    "/serviceaccounts": {"get", "create", "patch", "delete"},
-    "policy/poddisruptionbudgets": {"get", "list", "watch", "create", "patch", "delete"},
+    "jobqueue.dev/jobqueues": {"list", "watch"},
+    "jobqueue.dev/downstreamcapacities": {"list", "watch"},
+    "jobqueue.dev/jobqueues/status": {"patch"},
+    "jobqueue.dev/downstreamcapacities/status": {"patch"},
+    "apps/deployments": {"list", "watch", "create", "patch", "delete"},
+    "/pods": {"list", "watch", "patch"},
+    "/serviceaccounts": {"create", "patch"},
+    "policy/poddisruptionbudgets": {"list", "watch", "create", "patch", "delete"},
     "autoscaling/horizontalpodautoscalers": {"list", "watch"},
-    "events.k8s.io/events": {"create", "patch"},
+    "events.k8s.io/events": {"create"},
 }
-NETWORK_POLICIES = {"networking.k8s.io/networkpolicies": {"get", "list", "watch", "create", "patch", "delete"}}
+NETWORK_POLICIES = {"networking.k8s.io/networkpolicies": {"list", "watch", "create", "patch", "delete"}}
 SECRETS = {"/secrets": {"get"}}
-DEFINITIONS = {
-    f"apiextensions.k8s.io/customresourcedefinitions/{each}.jobqueue.dev": {"get"} for each in sorted(QUEUES)
-}
 LEASE = {
     "coordination.k8s.io/leases": {"create"},
-    "coordination.k8s.io/leases/jq-jobqueue-operator": {"get", "update", "patch"},
+    "coordination.k8s.io/leases/jq-jobqueue-operator": {"get", "update"},
 }
 
 
@@ -77,17 +74,17 @@ def _role(release: Release, binding: dict[str, Any]) -> dict[str, Any]:
 
 
 def test_cluster_mode_holds_what_the_operator_uses_and_no_secret() -> None:
-    assert held(render()) == {"*": IN_A_NAMESPACE | DEFINITIONS, "ops": LEASE}
+    assert held(render()) == {"*": IN_A_NAMESPACE, "ops": LEASE}
 
 
 def test_secrets_are_read_where_the_values_say() -> None:
     found = held(render({"secrets": {"namespaces": ["shop", "mail"]}}))
-    assert found == {"*": IN_A_NAMESPACE | DEFINITIONS, "ops": LEASE, "shop": SECRETS, "mail": SECRETS}
+    assert found == {"*": IN_A_NAMESPACE, "ops": LEASE, "shop": SECRETS, "mail": SECRETS}
 
 
 def test_secrets_are_read_everywhere_only_when_asked() -> None:
     found = held(render({"secrets": {"clusterWide": True}}))
-    assert found == {"*": IN_A_NAMESPACE | DEFINITIONS | SECRETS, "ops": LEASE}
+    assert found == {"*": IN_A_NAMESPACE | SECRETS, "ops": LEASE}
 
 
 def test_namespaced_mode_holds_the_same_in_each_namespace_and_nothing_elsewhere() -> None:

@@ -127,3 +127,18 @@ def test_nothing_of_ours_is_left_in_users_objects(shop: Operated) -> None:
     found = shop.resources.get("JobQueue", "shop")["metadata"]
     assert "finalizers" not in found
     assert found.get("annotations") is None
+
+
+def test_two_jobqueues_share_a_database_and_the_younger_may_not_take_a_class(
+    operated: Operated, database: Database
+) -> None:
+    for name in ("shop", "mail"):
+        operated.put(secret(f"{name}-operator", database), secret(f"{name}-worker", database))
+    operated.put(job_queue("shop", job_class()), job_queue("mail", job_class("letters")))
+    operated.start()
+    operated.until("Ready", "True")
+    operated.until("Ready", "True", name="mail")
+    operated.put(job_queue("mail", job_class("letters"), job_class("email")))
+    found = operated.until("SpecAccepted", "False", "ClassTaken", name="mail")
+    assert f"is JobQueue {operated.namespace}/shop's; rename it" in found["message"]
+    assert operated.deployment("mail-email") is None

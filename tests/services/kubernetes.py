@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import base64
 import contextlib
+import hashlib
 import json
 import secrets
 import shutil
@@ -28,6 +29,12 @@ if TYPE_CHECKING:
 
     from kubernetes.client import ApiClient
 
+_AUDIT_POLICY = {
+    "apiVersion": "audit.k8s.io/v1",
+    "kind": "Policy",
+    # Who asked for what, of service accounts alone: an administrator's requests are the tests' own.
+    "rules": [{"level": "Metadata", "userGroups": ["system:serviceaccounts"]}, {"level": "None"}],
+}
 _STARTS_WITHIN = 60.0  # seconds
 _ANSWERS_WITHIN = 30.0
 _CONTROLLERS = (
@@ -58,6 +65,7 @@ class Cluster:
         self.token = secrets.token_hex(16)
         self._key = folder / "service-accounts.key"
         self._certificate = folder / "certificates" / "apiserver.crt"  # which the server makes for itself
+        self._audit = folder / "audit.log"
         self._running: list[Process] = []
         self._http = urllib3.PoolManager(
             ca_certs=str(self._certificate), timeout=_ANSWERS_WITHIN, retries=False, maxsize=4
@@ -149,6 +157,8 @@ class Cluster:
         """Start etcd and the API server, and return when it answers."""
         self._key.write_text(_private_key())
         (self.folder / "tokens").write_text(f'{self.token},admin,admin,"system:masters"\n')
+        policy = self.folder / "audit.yaml"
+        policy.write_text(yaml.safe_dump(_AUDIT_POLICY))
         store, peers = free_port(), free_port()
         self._run(
             "etcd",
@@ -170,6 +180,8 @@ class Cluster:
             f"--token-auth-file={self.folder / 'tokens'}",
             "--authorization-mode=RBAC",
             "--anonymous-auth=false",
+            f"--audit-policy-file={policy}",
+            f"--audit-log-path={self._audit}",
             "--service-account-issuer=https://kubernetes.default.svc",
             f"--service-account-key-file={self._key}",
             f"--service-account-signing-key-file={self._key}",
@@ -216,6 +228,18 @@ class Cluster:
         except (urllib3.exceptions.HTTPError, OSError, Refused):
             return False
         return True
+
+    def kubeconfig_of(self, token: str) -> Path:
+        """Return a kubeconfig for another token."""
+        path = self.folder / f"kubeconfig-{hashlib.sha256(token.encode()).hexdigest()[:12]}"
+        path.write_text(self.kubeconfig.read_text().replace(self.token, token))
+        path.chmod(0o600)
+        return path
+
+    def asked(self, user: str) -> list[dict[str, Any]]:
+        """Return what a user asked for so far, as the audit log has it: verb, objectRef, responseStatus."""
+        lines = (json.loads(line) for line in self._audit.read_text().splitlines())
+        return [line for line in lines if line["user"]["username"] == user and line["stage"] != "RequestReceived"]
 
     def _write_kubeconfig(self) -> None:
         authority = base64.b64encode(self._certificate.read_bytes()).decode()

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from services.databases import Database
     from services.kubernetes import Cluster
 
-TICK = 1.0
-
 
 def job_queue(name: str = "shop", *classes: dict[str, Any], **spec: Any) -> dict[str, Any]:
     """Return a JobQueue as a user writes it."""
@@ -72,14 +70,14 @@ class Operated:
     def namespace(self) -> str:
         return self.resources.namespace
 
-    def start(self, **settings: str) -> Process:
+    def start(self, *, token: str | None = None, **settings: str) -> Process:
         """Start an operator for this namespace alone. `settings`: JOBQUEUE_OPERATOR_… by their ends."""
         port = free_port()
         given = {
             "namespaces": self.namespace,
             "standalone": "true",
-            "kubeconfig": str(self.cluster.kubeconfig),
-            "tick": f"{TICK:g}",
+            "kubeconfig": str(self.cluster.kubeconfig if token is None else self.cluster.kubeconfig_of(token)),
+            "tick": "1",
             "health_port": str(port),
             "allow_hosts": "127.0.0.1",
             "log_format": "console",
@@ -121,6 +119,12 @@ class Operated:
 
     def deployment(self, name: str = "shop-email") -> Any:
         return self.object("/apis/apps/v1", "deployments", name)
+
+    def pods(self, class_: str) -> list[Any]:
+        """Return a class's pods."""
+        path = f"/api/v1/namespaces/{self.namespace}/pods"
+        found: list[Any] = self.cluster.request("GET", path, labelSelector=f"jobqueue.dev/class={class_}")["items"]
+        return found
 
     def status(self, name: str = "shop", kind: str = "JobQueue") -> dict[str, Any]:
         found: dict[str, Any] = self.resources.get(kind, name).get("status") or {}

@@ -2,33 +2,34 @@
 {{- define "jobqueue-operator.rules" -}}
 - apiGroups: [jobqueue.dev]
   resources: [jobqueues, downstreamcapacities]
-  verbs: [get, list, watch]
+  verbs: [list, watch]
 - apiGroups: [jobqueue.dev]
   resources: [jobqueues/status, downstreamcapacities/status]
-  verbs: [get, patch]
+  verbs: [patch]
+# Whatever is applied takes `patch`, and `create` where it is not there yet.
 - apiGroups: [apps]
   resources: [deployments]
-  verbs: [get, list, watch, create, patch, delete]
+  verbs: [list, watch, create, patch, delete]
 - apiGroups: [""]
   resources: [pods]
-  verbs: [get, list, watch, patch]
+  verbs: [list, watch, patch]
 - apiGroups: [""]
   resources: [serviceaccounts]
-  verbs: [get, create, patch, delete]
+  verbs: [create, patch]
 - apiGroups: [policy]
   resources: [poddisruptionbudgets]
-  verbs: [get, list, watch, create, patch, delete]
+  verbs: [list, watch, create, patch, delete]
 {{- if .Values.workers.networkPolicy }}
 - apiGroups: [networking.k8s.io]
   resources: [networkpolicies]
-  verbs: [get, list, watch, create, patch, delete]
+  verbs: [list, watch, create, patch, delete]
 {{- end }}
 - apiGroups: [autoscaling]
   resources: [horizontalpodautoscalers]
   verbs: [list, watch]
 - apiGroups: [events.k8s.io]
   resources: [events]
-  verbs: [create, patch]
+  verbs: [create]
 {{- end -}}
 
 {{/* Secrets: one at a time, by name, never a list of them. */}}

@@ -7,6 +7,7 @@ import logging
 import os
 from typing import TYPE_CHECKING, Any
 
+from kubernetes.aio.client import V1Lease, V1ObjectMeta
 from kubernetes.aio.client.exceptions import ApiException
 from kubernetes.aio.leaderelection.electionconfig import Config
 from kubernetes.aio.leaderelection.leaderelection import LeaderElection
@@ -19,11 +20,11 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-LEASE = 15.0
+LEASE = 15
 """Seconds that a Lease holds without a renewal."""
-RENEW_WITHIN = 10.0
+RENEW_WITHIN = 10
 """Seconds within which it must have been renewed; five less than others wait."""
-RETRY = 2.0
+RETRY = 2
 CALL = 4.0
 """Seconds that one request may take: the library sets no bound of its own."""
 
@@ -44,7 +45,13 @@ class _BoundedLock(LeaseLock):
 
     async def create(self, name: str, namespace: str, election_record: Any) -> bool:
         """Make the Lease."""
-        return await self._bounded(super().create(name, namespace, election_record))
+        return await self._bounded(self._create(name, namespace, election_record))
+
+    async def _create(self, name: str, namespace: str, election_record: Any) -> bool:
+        # The library's own passes an argument that its client refuses.
+        lease = V1Lease(metadata=V1ObjectMeta(name=name), spec=self.update_lease(election_record))
+        await self.api_instance.create_namespaced_lease(namespace, lease)
+        return True
 
     async def update(self, name: str, namespace: str, updated_record: Any) -> bool:
         """Renew the Lease, or take it over."""
@@ -104,12 +111,12 @@ async def lead(
 
 
 async def _give_up(lock: LeaseLock) -> None:
-    lease = lock.lease_reference
-    if lease is None or lease.spec is None or lease.spec.holder_identity != lock.identity:
-        return
-    lease.spec.holder_identity = ""
     try:
         async with asyncio.timeout(CALL):
+            lease = await lock.api_instance.read_namespaced_lease(lock.name, lock.namespace)
+            if lease.spec is None or lease.spec.holder_identity != lock.identity:
+                return
+            lease.spec.holder_identity = ""
             await lock.api_instance.replace_namespaced_lease(lock.name, lock.namespace, lease)
     except Exception as error:  # noqa: BLE001 - on the way out there is nobody to tell
         log.warning("the Lease was not given up, and runs out by itself: %s", str(error) or type(error).__name__)

@@ -8,7 +8,7 @@ import logging
 import time
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 from jobqueue.errors import JobQueueError
 from jobqueue.signals.collector import Observation
@@ -23,13 +23,13 @@ from jobqueue_operator.platforms.kubernetes import pods
 from jobqueue_operator.registration import class_settings, downstream_name, own_name
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterable
+    from collections.abc import Awaitable, Callable, Iterable, Sequence
 
     from jobqueue_operator.cluster.connecting import Connecting
-    from jobqueue_operator.cluster.links import Link
+    from jobqueue_operator.cluster.links import Link, Place
     from jobqueue_operator.cluster.reconciling import Reconciler
     from jobqueue_operator.cluster.settings import OperatorSettings
-    from jobqueue_operator.cluster.store import Key, Known, Store
+    from jobqueue_operator.cluster.store import Key, Store
     from jobqueue_operator.cluster.telling import Teller
     from jobqueue_operator.planner.facts import Facts
     from jobqueue_operator.platforms.kubernetes.platform import Cluster
@@ -41,6 +41,9 @@ AT_ONCE = 32
 """Databases and JobQueues that are worked on at the same time."""
 
 _T = TypeVar("_T")
+
+Owners: TypeAlias = "dict[tuple[Place, str], Key]"
+"""Whose each class of a database is."""
 
 
 @dataclass(slots=True)
@@ -62,6 +65,7 @@ class Rounds:
     _admission: Admission = field(default_factory=Admission)
     _plan: Plan = field(default_factory=lambda: Plan(()))
     _last: dict[Key, Work] = field(default_factory=dict)
+    _owners: Owners = field(default_factory=dict)
 
     async def round(self) -> None:
         """Do everything once. Raises nothing for what one JobQueue, one database or the API server does."""
@@ -69,7 +73,7 @@ class Rounds:
         downstreams = {k.key: d for k in self.capacities.known.values() if (d := k.downstream) is not None}
         works = [Work.of(admitted) for admitted in self._admission.admit(self.queues.known.values(), downstreams)]
         await self._each(works, self._prepare)
-        _one_owner_a_class(works)
+        self._owners = _one_owner_a_class(works, self._owners)
         await self._look({id(link): link for work in works if (link := work.link) is not None}.values())
         await self._each(works, lambda work: self._settle(work, downstreams))
         self._read_pods(works, now)
@@ -215,24 +219,34 @@ async def _bounded(calls: Iterable[Awaitable[_T]]) -> list[_T]:
     return await asyncio.gather(*(one(call) for call in calls))
 
 
-def _one_owner_a_class(works: Iterable[Work]) -> None:
-    """Leave each class of a database to the oldest JobQueue that names it; the others are not touched."""
-    owners: dict[tuple[object, str], Known] = {}
+def _one_owner_a_class(works: Sequence[Work], before: Owners) -> Owners:
+    """Leave each class of a database to the JobQueue that had it, else to the oldest that names it.
+
+    The others are not touched. Return who has what.
+    """
+    named = {
+        (work.link.place, spec.name, work.key)
+        for work in works
+        if work.queue is not None and work.link is not None
+        for spec in work.queue.spec.classes
+    }
+    owners = {(place, class_): key for (place, class_), key in before.items() if (place, class_, key) in named}
     for work in works:
         if work.queue is None or work.link is None:
             continue
         for index, spec in enumerate(work.queue.spec.classes):
-            owner = owners.setdefault((work.link.place, spec.name), work.known)
-            if owner is not work.known:
+            owner = owners.setdefault((work.link.place, spec.name), work.key)
+            if owner != work.key:
                 work.troubles.append(
                     Trouble(
                         "ClassTaken",
                         f"spec.classes[{index}].name: class {spec.name} of this database is JobQueue "
-                        f"{'/'.join(owner.key)}'s; rename it, or use another database or database.schema",
+                        f"{'/'.join(owner)}'s; rename it, or use another database or database.schema",
                     )
                 )
         if any(trouble.reason == "ClassTaken" for trouble in work.troubles):
             work.queue = None
+    return owners
 
 
 def _wanted(works: Iterable[Work], downstreams: dict[Key, DownstreamCapacity], reconciler: Reconciler) -> Wanted:

@@ -37,6 +37,7 @@ class Database:
         self._info = info
         self._schema = schema
         self._holder = holder
+        self._turn = asyncio.Lock()
         self._connection: psycopg.AsyncConnection[Any] | None = None
         self._epoch: int | None = None
         self._done: Mapping[str, int] = {}
@@ -150,7 +151,7 @@ class Database:
 
     async def _call(self, work: Callable[[psycopg.AsyncConnection[Any]], Awaitable[T]]) -> T:
         try:
-            async with asyncio.timeout(DEADLINE):
+            async with asyncio.timeout(DEADLINE), self._turn:
                 if self._connection is None or self._connection.closed:
                     self._connection = await connect.open_async(self._info, autocommit=True)
                 return await work(self._connection)
