@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import aiohttp
+from aiohttp.http_exceptions import HttpProcessingError
 from kubernetes.aio.client.exceptions import ApiException, OpenApiException
 
 if TYPE_CHECKING:
@@ -25,6 +26,8 @@ WATCH_SPAN = 240
 """Seconds after which the server ends a watch; then it is begun anew."""
 WATCH_SILENCE = 300.0
 """Seconds after which a watch that was not ended is taken for dead."""
+LINE_MOST = 8 * 2**20
+"""Bytes of one change in a watch: an object has at most 1.5 MiB in etcd, and is longer in JSON."""
 PAGE = 500
 """Objects in one page of a list."""
 MANAGER = "jobqueue-operator"
@@ -32,7 +35,7 @@ MANAGER = "jobqueue-operator"
 
 _APPLY = "application/apply-patch+yaml"
 _MERGE = "application/merge-patch+json"
-_NOT_FOUND = 404
+NOT_FOUND = 404
 
 Object = dict[str, Any]
 
@@ -90,7 +93,7 @@ class Api:
         try:
             return await self._ask("GET", kind.path(namespace, name))
         except ApiError as error:
-            if error.status == _NOT_FOUND:
+            if error.status == NOT_FOUND:
                 return None
             raise
 
@@ -124,7 +127,7 @@ class Api:
         try:
             await self._ask("DELETE", kind.path(namespace, name), None, options)
         except ApiError as error:
-            if error.status != _NOT_FOUND:
+            if error.status != NOT_FOUND:
                 raise
 
     async def list(self, kind: Kind, namespace: str | None, *, labels: str = "") -> tuple[list[Object], str]:
@@ -150,8 +153,11 @@ class Api:
             "timeoutSeconds": str(WATCH_SPAN),
         } | ({"labelSelector": labels} if labels else {})
         bounds = aiohttp.ClientTimeout(total=None, sock_connect=DEADLINE, sock_read=WATCH_SILENCE)
-        async with asyncio.timeout(DEADLINE):
-            response = await self._send("GET", kind.path(namespace), query, bounds=bounds)
+        try:
+            async with asyncio.timeout(DEADLINE):
+                response = await self._send("GET", kind.path(namespace), query, bounds=bounds)
+        except TimeoutError:
+            raise Unreachable(f"the API server did not begin a watch within {DEADLINE:g}s") from None
         try:
             async for line in _lines(response):
                 yield line
@@ -215,13 +221,14 @@ async def _said(response: aiohttp.ClientResponse) -> str:
 
 async def _lines(response: aiohttp.ClientResponse) -> AsyncIterator[tuple[str, Object]]:
     try:
-        while line := await response.content.readline():
+        while line := await response.content.readline(max_line_length=LINE_MOST):
             change = json.loads(line)
             kind, changed = change["type"], change["object"]
             if kind == "ERROR":
-                raise ApiError(int(changed.get("code", 500)), str(changed.get("message", "the watch failed")))
+                raise ApiError(int(changed.get("code") or 500), str(changed.get("message") or "the watch failed"))
+            changed["metadata"]["resourceVersion"]  # what it cannot go on from is no change
             yield kind, changed
-    except (aiohttp.ClientError, TimeoutError, ValueError, KeyError, TypeError) as error:
+    except (aiohttp.ClientError, HttpProcessingError, TimeoutError, ValueError, LookupError, TypeError) as error:
         raise Unreachable(f"the watch broke: {str(error) or type(error).__name__}") from None
 
 

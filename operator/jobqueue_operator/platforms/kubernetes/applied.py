@@ -44,18 +44,22 @@ class Applied:
         """
         record = self._records.get((namespace, name))
         observed = self._seen.get(namespace, name) if self._seen is not None else None
-        drifted = False
-        if record is not None and record.token == token:
-            if self._seen is None or not put_back or (observed is not None and not _newer(observed, record)):
-                return False
-            drifted = observed is not None and observed["metadata"].get("uid") == record.uid
+        same = record if record is not None and record.token == token else None
+        if same is not None and (
+            self._seen is None or not put_back or (observed is not None and not _newer(observed, same))
+        ):
+            return False
         answer = await self._api.apply(self._kind, make())
         if self._seen is not None:
             self._seen.note(answer)
-        found = answer["metadata"]
-        self._records[namespace, name] = _Record(token, found.get("uid", ""), found.get("generation", 0))
+        found = _Record(token, answer["metadata"].get("uid", ""), answer["metadata"].get("generation", 0))
+        self._records[namespace, name] = found
+        if same is None:
+            return False
+        if found.uid != same.uid:
+            return True  # it was deleted
         # Whoever changed fields that are not ours changed nothing that had to be put back.
-        return drifted and observed is not None and found.get("generation", 0) != observed["metadata"]["generation"]
+        return observed is not None and found.generation != observed["metadata"].get("generation", 0)
 
     def changed(self, namespace: str, name: str) -> Hashable | None:
         """Return the token of an object that somebody changed since it was applied; None for one that nobody did."""

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from jobqueue_operator.platforms.kubernetes.api import ApiError, drop_noise
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Iterable
 
     from jobqueue_operator.platforms.kubernetes.api import Api, Kind, Object
 
@@ -19,6 +19,8 @@ log = logging.getLogger(__name__)
 
 PAUSE_LEAST, PAUSE_MOST = 0.2, 30.0
 """Seconds between two tries, doubled each time."""
+STEADY = 5.0
+"""Seconds after which a watch counts as one that works, so that the next pause is the least again."""
 _GONE = 410
 
 Key = tuple[str, str]
@@ -28,21 +30,14 @@ Key = tuple[str, str]
 class Informer:
     """The objects of one kind in one namespace, or in all (None)."""
 
-    def __init__(
-        self,
-        api: Api,
-        kind: Kind,
-        namespace: str | None,
-        *,
-        labels: str = "",
-        changed: Callable[[], None] = lambda: None,
-    ) -> None:
+    def __init__(self, api: Api, kind: Kind, namespace: str | None, *, labels: str = "") -> None:
         self._api = api
         self._kind = kind
         self.namespace = namespace
         self._labels = labels
-        self._changed = changed
         self._task: asyncio.Task[None] | None = None
+        self._told = 0
+        """The latest version that the server's list or watch has reached."""
         self.objects: dict[Key, Object] = {}
         self.synced = asyncio.Event()
         """Set once everything was listed."""
@@ -61,25 +56,32 @@ class Informer:
 
     def note(self, thing: Object) -> None:
         """Take an object as an answer to our own request showed it, which the watch may be late to say."""
-        key = _key(thing)
-        known = self.objects.get(key)
-        if known is None or _version(known) < _version(thing):
+        # What the watch has gone past it has told already; the object may have been deleted since.
+        key, version = _key(thing), _version(thing)
+        if version > self._told and (key not in self.objects or version > _version(self.objects[key])):
             self.objects[key] = drop_noise([thing])[0]
 
     async def _run(self) -> None:
-        pause = PAUSE_LEAST
+        pause, version = PAUSE_LEAST, ""
         while True:
+            began = time.monotonic()
             try:
-                version = await self._list()
-                pause = PAUSE_LEAST
-                while True:
-                    version = await self._watch(version)
+                if not version:
+                    version = await self._list()
+                began = time.monotonic()
+                version = await self._watch(version)
             except ApiError as error:
+                version = ""
                 if self.broken_since is None and error.status != _GONE:
                     self.broken_since = time.monotonic()
                     log.warning("%s cannot be watched: %s", self._kind.plural, error)
-                await asyncio.sleep(pause * random.uniform(0.5, 1.0))  # noqa: S311 - spread, not secrecy
-                pause = min(2 * pause, PAUSE_MOST)
+            except Exception:
+                version = ""
+                log.exception("%s: what was listed or watched cannot be read; it is listed anew", self._kind.plural)
+            # One that ends at once, for whatever reason, is not begun again at once.
+            pause = PAUSE_LEAST if time.monotonic() - began >= STEADY else pause
+            await asyncio.sleep(pause * random.uniform(0.5, 1.0))  # noqa: S311 - spread, not secrecy
+            pause = min(2 * pause, PAUSE_MOST)
 
     async def _list(self) -> str:
         listed, version = await self._api.list(self._kind, self.namespace, labels=self._labels)
@@ -88,20 +90,24 @@ class Informer:
         if self.broken_since is not None:
             log.info("%s can be watched again", self._kind.plural)
             self.broken_since = None
-        self._changed()
+        self._told = _number(version)
         return version
 
     async def _watch(self, version: str) -> str:
         """Watch until the server ends it; return the resource version to go on from."""
         async for kind, thing in self._api.watch(self._kind, self.namespace, version, labels=self._labels):
             version = thing["metadata"]["resourceVersion"]
+            self._told = _number(version)
             if kind == "BOOKMARK":
                 continue
+            key = _key(thing)
+            # Our own request may have been answered before the watch said so, and with a later version.
+            if key in self.objects and _version(self.objects[key]) > self._told:
+                continue
             if kind == "DELETED":
-                self.objects.pop(_key(thing), None)
+                self.objects.pop(key, None)
             else:
-                self.objects[_key(thing)] = drop_noise([thing])[0]
-            self._changed()
+                self.objects[key] = drop_noise([thing])[0]
         return version
 
 
@@ -144,6 +150,9 @@ def _key(thing: Object) -> Key:
 
 
 def _version(thing: Object) -> int:
+    return _number(thing["metadata"].get("resourceVersion", ""))
+
+
+def _number(version: str) -> int:
     # The server's clients may compare versions of one resource since Kubernetes 1.35; before, they grew as well.
-    version = thing["metadata"].get("resourceVersion", "0")
     return int(version) if version.isdecimal() else 0

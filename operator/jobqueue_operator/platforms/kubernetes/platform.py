@@ -9,7 +9,7 @@ from jobqueue_operator.planner.facts import Phase
 from jobqueue_operator.planner.plan import BLIND, Reason
 from jobqueue_operator.planner.workload import scaled
 from jobqueue_operator.platforms.kubernetes import pods, replicas
-from jobqueue_operator.platforms.kubernetes.api import PODS, ApiError
+from jobqueue_operator.platforms.kubernetes.api import NOT_FOUND, PODS, ApiError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -124,10 +124,13 @@ class KubernetesPlatform:
             self.put_back.append(pool.class_)
 
     async def _mark(self, target: Target, step: replicas.Step) -> None:
-        for names, cost in ((step.mark, str(replicas.COST)), (step.unmark, None)):
-            for name in names:
-                patch = {"metadata": {"annotations": {pods.DELETION_COST: cost}}}
+        for name, cost in step.costs.items():
+            patch = {"metadata": {"annotations": {pods.DELETION_COST: None if cost is None else str(cost)}}}
+            try:
                 await self.cluster.api.merge(PODS, target.namespace, name, patch)
+            except ApiError as error:
+                if error.status != NOT_FOUND:  # it ended in the meantime
+                    raise
 
 
 def _replicas(deployment: Object | None) -> int:

@@ -124,8 +124,10 @@ def _why(waiting: Mapping[str, Any], mine: Mapping[str, Any]) -> str:
     ended = (mine.get("lastState") or {}).get("terminated") or {}
     last = str(ended.get("message") or "").strip().splitlines()
     said = last[-1] if last else str(waiting.get("message") or "")
-    code = f"exit status {ended['exitCode']}: " if "exitCode" in ended and last else ""
-    return f"{waiting['reason']}: {code}{said}"[:SAID_MOST]
+    code = f"exit status {ended['exitCode']}" if "exitCode" in ended else ""
+    if code and ended.get("reason") == "OOMKilled":
+        code += " (OOMKilled)"
+    return ": ".join(part for part in (waiting["reason"], code, said) if part)[:SAID_MOST]
 
 
 def moment(text: str) -> float:

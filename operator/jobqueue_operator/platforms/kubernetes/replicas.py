@@ -6,16 +6,17 @@ those that were chosen, fenced and found empty come first in the ReplicaSet's ow
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from jobqueue_operator.platforms.kubernetes.pods import Pod
 
-COST = -1_000
-"""The deletion cost of a pod that is to go; pods without one have 0."""
+FIRST, NEXT = -(2**31), -(2**31) + 1
+"""Deletion costs: of a pod that goes before the fenced ones that still work, and of one that is fenced. A pod without
+one has 0; these are the least that there are, so that no cost of anybody else's comes before them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,10 +24,8 @@ class Step:
     """What to tell a Deployment now, and its pods before."""
 
     replicas: int
-    mark: tuple[str, ...] = ()
-    """Pods that get `COST`."""
-    unmark: tuple[str, ...] = ()
-    """Pods that have a cost and are to stay."""
+    costs: Mapping[str, int | None] = field(default_factory=dict)
+    """Deletion costs to write, by pod; None takes a pod's cost away."""
 
 
 def step(
@@ -44,35 +43,56 @@ def step(
     now: fenced and empty, or never ready. `revision` is that of the template.
     """
     stay = [pod for pod in pods if not pod.leaving]
-    going = [pod for pod in stay if pod.name in stop]
-    fenced = [pod for pod in stay if pod.name in retired and pod.name not in stop]
-    doomed = {pod.name for pod in (*going, *fenced)}
-    mark = tuple(sorted(pod.name for pod in stay if pod.name in doomed and pod.cost != COST))
-    unmark = tuple(sorted(pod.name for pod in stay if pod.name not in doomed and pod.cost == COST))
+    going = {pod.name for pod in stay if pod.name in stop}
+    fenced = {pod.name for pod in stay if pod.name in retired} - going
+    costs = dict(_costs(stay, going, fenced))
     target = wanted + len(fenced)
     if target >= current:
-        return Step(target, mark, unmark)
-    if any(pod.revision != revision for pod in stay) or mark:
-        # In the middle of a rollout two ReplicaSets share the number; and a mark that was just made is not read yet.
-        return Step(current, mark, unmark)
-    return Step(current - _safe(stay, {pod.name for pod in going}, current, current - target), mark, unmark)
+        return Step(target, costs)
+    if len(going) < len(stay) and any(pod.revision != revision for pod in stay):
+        # In the middle of a rollout two ReplicaSets share the number.
+        return Step(current, costs)
+    return Step(max(target, current - _safe(stay, going, costs, current)), costs)
 
 
-def _safe(stay: Sequence[Pod], going: Collection[str], current: int, fewer: int) -> int:
-    """Return by how many the number can fall so that no other pod goes; those that do not exist yet go first."""
-    missing = max(current - len(stay), 0)
-    safe = min(missing, fewer)
-    for pod in order(stay):
-        if safe >= fewer or pod.name not in going:
-            break
-        safe += 1
-    return safe
+def _costs(stay: Iterable[Pod], going: Collection[str], fenced: Collection[str]) -> Iterable[tuple[str, int | None]]:
+    """Yield the costs that change."""
+    for pod in stay:
+        if pod.name in going:
+            # Beside fenced pods that still work it must come before them; a cost that it has is never raised.
+            cost = FIRST if fenced else min(pod.cost, NEXT)
+        elif pod.name in fenced:
+            cost = NEXT
+        else:
+            if pod.cost in {FIRST, NEXT}:
+                yield pod.name, None
+            continue
+        if pod.cost != cost:
+            yield pod.name, cost
 
 
-def order(pods: Sequence[Pod]) -> list[Pod]:
-    """Return pods in the order in which a ReplicaSet deletes them.
+def _safe(stay: Sequence[Pod], going: Collection[str], costs: Mapping[str, int | None], current: int) -> int:
+    """Return by how many the number can fall so that no other pod goes. Pods that do not exist yet go first.
 
-    Not assigned to a node, not running, not ready, cheaper to delete, restarted more often, younger; as in Kubernetes'
-    `ActivePodsWithRanks`, save for its ranks by node, which only tell apart pods that agree in all of the above.
+    A cost that is only being written is seen or not: of a pod that is to go the higher counts, of others the lower.
+    Pods that are more than `current` are being deleted already.
     """
-    return sorted(pods, key=lambda p: (p.scheduled, p.running, p.ready, p.cost, -p.restarts, -p.created_at, p.name))
+
+    def cost(pod: Pod) -> int:
+        both = pod.cost, costs.get(pod.name, pod.cost) or 0
+        return max(both) if pod.name in going else min(both)
+
+    others = [rank(pod, cost(pod)) for pod in stay if pod.name not in going]
+    first = min(others, default=None)
+    before = sum(first is None or rank(pod, cost(pod)) < first for pod in stay if pod.name in going)
+    return max(before + current - len(stay), 0)
+
+
+def rank(pod: Pod, cost: int) -> tuple[bool, bool, bool, int]:
+    """Return what a ReplicaSet sorts pods by, the least being deleted first.
+
+    Not assigned to a node, not running, not ready, cheaper to delete: the first four of Kubernetes'
+    `ActivePodsWithRanks`. What follows there (neighbours on a node, readiness and age in powers of two, uids) cannot
+    be foretold, so pods that agree in these are taken for equal.
+    """
+    return pod.scheduled, pod.running, pod.ready, cost
