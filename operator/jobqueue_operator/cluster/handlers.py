@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+import os
 from typing import TYPE_CHECKING, Any
 
 import kopf
@@ -44,12 +46,20 @@ def registry(
     kopf.on.event("jobqueue.dev", "v1alpha1", "downstreamcapacities", registry=found)(listen(capacities))
 
     @kopf.on.login(registry=found)
-    def log_in(**kwargs: Any) -> kopf.ConnectionInfo | None:
-        if kubeconfig is not None:
-            return kopf.login_with_kubeconfig(**kwargs)
-        return kopf.login_with_service_account(**kwargs) or kopf.login_with_kubeconfig(**kwargs)
+    def connect(**kwargs: Any) -> kopf.ConnectionInfo | None:
+        return kopf.login_with_kubeconfig(**kwargs) if kubeconfig is not None else log_in(**kwargs)
 
     return found
+
+
+def log_in(**kwargs: Any) -> kopf.ConnectionInfo | None:
+    """Return how a pod connects to its API server; outside of a pod, how the user does."""
+    found = kopf.login_with_service_account(**kwargs)
+    if found is None:
+        return kopf.login_with_kubeconfig(**kwargs)
+    # Kopf's own address is a name. What every pod is told is a number, and needs no name server.
+    host, port = os.environ["KUBERNETES_SERVICE_HOST"], os.environ["KUBERNETES_SERVICE_PORT"]
+    return dataclasses.replace(found, server=f"https://{f'[{host}]' if ':' in host else host}:{port}")
 
 
 def settings() -> kopf.OperatorSettings:
