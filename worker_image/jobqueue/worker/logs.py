@@ -30,9 +30,11 @@ def configure(settings: LogSettings, **bound: Any) -> None:
         structlog.processors.TimeStamper(fmt="iso", utc=True),
     ]
     plain = settings.log_format == "console" or (settings.log_format == "auto" and sys.stderr.isatty())
-    final: Any = structlog.dev.ConsoleRenderer() if plain else structlog.processors.JSONRenderer()
+    final: list[Any] = [structlog.dev.ConsoleRenderer()]
+    if not plain:
+        final = [structlog.processors.format_exc_info, structlog.processors.JSONRenderer()]
     structlog.configure(
-        processors=[*shared, final],
+        processors=[*shared, *final],
         wrapper_class=structlog.make_filtering_bound_logger(level),
         logger_factory=structlog.PrintLoggerFactory(sys.stderr),
         cache_logger_on_first_use=True,
@@ -41,7 +43,7 @@ def configure(settings: LogSettings, **bound: Any) -> None:
     handler.setFormatter(
         structlog.stdlib.ProcessorFormatter(
             foreign_pre_chain=shared,
-            processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, final],
+            processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, *final],
         )
     )
     root = logging.getLogger()
