@@ -196,6 +196,14 @@ def allowed(queue: JobQueue, spec: ClassSpec, capacity: Capacity, downstream: Do
         ("weight", capacity.weight, entry.weight),
         ("priority", capacity.priority, entry.max_priority),
     )
+    one = capacity.charge(spec.concurrency)
+    if entry.max_units is not None and one > entry.max_units:
+        yield Problem(
+            where,
+            f"one worker takes unitsPerJob {capacity.units_per_job} x concurrency {spec.concurrency} + unitsPerPod "
+            f"{capacity.units_per_pod} = {one} units, above the {entry.max_units} that "
+            f"{theirs.namespace}/{theirs.name} allows namespace {own}; lower concurrency or the units",
+        )
     for name, asked, most in bounds:
         if asked > most:
             yield Problem(

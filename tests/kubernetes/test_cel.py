@@ -237,6 +237,12 @@ OF_A_DOWNSTREAM: list[tuple[Any, Any, str, str]] = [
         "Duplicate value",
     ),
     (
+        {"units": 9, "allow": [{"namespace": "a", "minUnits": 2, "maxUnits": 2}]},
+        {"units": 9, "allow": [{"namespace": "a", "minUnits": 3, "maxUnits": 2}]},
+        "spec.allow[0].minUnits",
+        "minUnits is above maxUnits; lower minUnits or raise maxUnits",
+    ),
+    (
         {"units": 1, "adaptive": {"latency": "7d"}},
         {"units": 1, "adaptive": {"latency": "7d1ms"}},
         "spec.adaptive.latency",

@@ -98,7 +98,7 @@ def test_a_capacity_that_is_missing_leaves_what_runs_and_its_coming_is_noticed(s
     shop.until("SpecAccepted", "True")
     eventually(lambda: shop.deployment()["metadata"]["generation"] > before, within=10)
     shop.until("Ready", "True", name="orders", kind="DownstreamCapacity")
-    assert shop.status("orders", "DownstreamCapacity")["limit"] == 8
+    eventually(lambda: shop.status("orders", "DownstreamCapacity").get("limit") == 8, within=10)
 
 
 def test_a_class_that_was_removed_works_off_its_jobs_first(shop: Operated, database: Database) -> None:

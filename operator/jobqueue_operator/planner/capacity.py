@@ -31,6 +31,8 @@ class _Sharer:
     pool: PoolSpec
     ask: Ask
     claimant: share.Claimant
+    allowed: int | None = None
+    """Units that its namespace may have together, where that is what holds it back."""
 
 
 def divide(
@@ -65,7 +67,9 @@ def _allocate(
         capacity, ceiling, _sight(pools, facts, asks, in_use, tick=tick), memory, now=now, tick=tick
     )
     limit, memory = now_working.limit, now_working.memory
-    sharers = [_sharer(capacity, p, asks[p.key], limit) for p in pools if p.spec.capacity is not None]
+    sharers = _allowed(
+        capacity, [_sharer(capacity, p, asks[p.key], limit) for p in pools if p.spec.capacity is not None]
+    )
     proposed = share.divide(limit, [s.claimant for s in sharers])
     given = _agreed(limit, sharers, proposed, memory)
     shares = tuple(_share(capacity, s, given, sharers, limit) for s in sharers)
@@ -174,8 +178,6 @@ def _sharer(capacity: CapacitySpec, pool: PoolSpec, ask: Ask, limit: int) -> _Sh
     if allowed is not None and pool.namespace != capacity.namespace:
         weight, priority = min(weight, float(allowed.weight)), min(priority, allowed.max_priority)
         minimum = min(minimum, max(ask.minimum, allowed.min_units // charge))
-        if allowed.max_units is not None:
-            wanted = min(wanted, max(allowed.max_units // charge, 1))
     return _Sharer(
         pool,
         ask,
@@ -189,6 +191,24 @@ def _sharer(capacity: CapacitySpec, pool: PoolSpec, ask: Ask, limit: int) -> _Sh
             lateness=ask.lateness,
         ),
     )
+
+
+def _allowed(capacity: CapacitySpec, sharers: Sequence[_Sharer]) -> list[_Sharer]:
+    """Hold the pools of each other namespace together to what the owner allows it: divided among them as all is."""
+    bounds = {a.namespace: a.max_units for a in capacity.spec.allow if a.namespace != capacity.namespace}
+    given: dict[str, int] = {}
+    for namespace, most in bounds.items():
+        if most is not None:
+            given |= share.divide(most, [s.claimant for s in sharers if s.pool.namespace == namespace])
+    return [_held(s, given[s.pool.key], bounds[s.pool.namespace]) if s.pool.key in given else s for s in sharers]
+
+
+def _held(sharer: _Sharer, workers: int, most: int | None) -> _Sharer:
+    claimant = sharer.claimant
+    if workers >= max(claimant.wanted, claimant.minimum):
+        return sharer
+    bound = replace(claimant, wanted=min(claimant.wanted, workers), minimum=min(claimant.minimum, workers))
+    return replace(sharer, claimant=bound, allowed=most)
 
 
 def _agreed(
@@ -226,7 +246,7 @@ def _share(
     others = [s for s in sharers if s is not sharer]
     reserved = any(s.claimant.minimum for s in others)
     if (
-        workers < ask.replicas
+        workers < (ask.replicas if sharer.allowed is None else sharer.claimant.wanted)
         and one <= limit
         and (workers == 0 or (left >= one and not reserved and _first_in_line(sharer, given, sharers)))
     ):
@@ -263,12 +283,13 @@ def _say(
     ask = sharer.ask
     if workers >= ask.replicas:
         return f"has the {allocated} units of {capacity.name} that it asks for"
+    asks = f"asks for {ask.replicas * ask.charge} units of {capacity.name}, has {allocated}"
+    if sharer.allowed is not None and workers >= sharer.claimant.wanted:
+        return f"{asks}: its namespace {sharer.pool.namespace} is allowed {sharer.allowed} units in all"
     parts = []
     for other in others:
         units = given[other.pool.key] * other.claimant.charge
         if units:
             least = other.claimant.minimum * other.claimant.charge
             parts.append(f"{other.pool.key} has {units}" + (f" ({least} reserved)" if least else ""))
-    return f"asks for {ask.replicas * ask.charge} units of {capacity.name}, has {allocated}" + (
-        f": {', '.join(parts)}" if parts else ": that is the limit"
-    )
+    return f"{asks}: {', '.join(parts)}" if parts else f"{asks}: that is the limit"

@@ -81,7 +81,7 @@ def terms(
     waiting = backlog(seen)
     s = estimate.service(seen.attempts, memory, deadline=dl)
     giants = min(estimate.giants(seen.attempts, deadline=dl), float(seen.in_flight))
-    rate = estimate.rate(seen.arrivals)
+    rate = 0.0 if _none_can_run(seen, waiting) else estimate.rate(seen.arrivals)
     soon = estimate.due_within(seen, tau)
     # When a worker cannot be up in time for a job that is enqueued now, half a worker less is no saving.
     theta = min(0.5, max(1.0 - (tau + 2.0 * tick) / dl, 0.0))
@@ -127,6 +127,12 @@ def terms(
         need=min(need, useful),
         useful=useful,
     ), waiting
+
+
+def _none_can_run(seen: ClassFacts, waiting: Backlog) -> bool:
+    """Whether all that waits is blocked and nothing runs or ran lately: then what arrives is no work for anybody."""
+    ran = seen.in_flight > 0 or any(span.count > 0 for span in seen.attempts.finished)
+    return seen.ready > 0 and not waiting.workable and not ran
 
 
 def _steps(waiting: Backlog, soon: int) -> Iterator[tuple[float, float]]:

@@ -2,7 +2,7 @@
 
 Of the spec only `database.schema` is immutable. The jobs are in it: under another name the operator would find an empty
 queue and leave them behind. Secrets may change, since a login is often rotated by a new name, and so may a class's
-`capacity.ref`: each running job stays charged to the downstream that it was claimed under.
+`capacity.ref`: running jobs are charged to the new downstream at once.
 """
 
 from __future__ import annotations

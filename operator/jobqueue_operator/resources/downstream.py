@@ -17,11 +17,29 @@ from jobqueue_operator.resources.names import Label
 class Allowance(Resource):
     """What JobQueues of one namespace may ask for."""
 
+    model_config = ConfigDict(
+        json_schema_extra=cel.rules(
+            cel.Rule(
+                "!has(self.maxUnits) || self.minUnits <= self.maxUnits",
+                "minUnits is above maxUnits; lower minUnits or raise maxUnits",
+                "minUnits",
+            )
+        )
+    )
+
     namespace: Annotated[Label, Field(description="Whose JobQueues these bounds are for.", examples=["shop"])]
     max_units: Annotated[int | None, Field(ge=0, le=UNITS_MOST, description="Units at most, together.")] = None
     min_units: Annotated[int, Field(ge=0, le=UNITS_MOST, description="Units they may reserve, together.")] = 0
     weight: Annotated[int, Field(ge=1, le=1000, description="The highest weight of a class.")] = 1000
     max_priority: Annotated[int, Field(ge=0, le=1000, description="The highest priority of a class.")] = 1000
+
+    @model_validator(mode="after")
+    def _ordered(self) -> Self:
+        if self.max_units is not None and self.min_units > self.max_units:
+            raise ValueError(
+                f"minUnits {self.min_units} is above maxUnits {self.max_units}; lower it or raise maxUnits"
+            )
+        return self
 
 
 class Adaptive(Resource):

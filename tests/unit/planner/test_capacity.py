@@ -139,6 +139,21 @@ def test_a_namespace_gets_no_more_than_its_owner_allows() -> None:
     assert [pool(found, name).decision.replicas for name in ("a", "b")] == [3, 7]
 
 
+def test_the_classes_of_a_namespace_share_what_its_owner_allows() -> None:
+    theirs = [pool_spec(name, namespace="guests") for name in ("a", "c")]
+    allow = [{"namespace": "guests", "maxUnits": 12}]
+    found = plan(asked(*theirs, pool_spec("b"), allow=allow), seen(dict.fromkeys("abc", HUNGRY)), None, now=1000.0)
+    assert [pool(found, name).decision.replicas for name in ("a", "b", "c")] == [2, 7, 1]
+    assert "its namespace guests is allowed 12 units in all" in pool(found, "c").decision.message
+
+
+def test_a_namespace_that_is_allowed_less_than_one_worker_gets_none() -> None:
+    theirs = pool_spec("a", namespace="guests", minUnits=4)
+    allow = [{"namespace": "guests", "maxUnits": 3}]
+    found = plan(asked(theirs, allow=allow), seen({"a": HUNGRY}), None, now=1000.0)
+    assert pool(found, "a").decision.replicas == 0
+
+
 def test_a_class_that_cannot_be_seen_keeps_and_is_charged_what_it_has() -> None:
     wanted = asked(pool_spec("a"), pool_spec("b"))
     found = plan(wanted, seen({"b": HUNGRY}, workers("a", 6)), None, now=1000.0)

@@ -160,6 +160,14 @@ def test_a_worker_that_has_just_come_up_is_not_taken_for_one_that_finds_nothing(
     assert (pool.decision.replicas > 2) is not stuck
 
 
+def test_jobs_that_nobody_understands_are_no_load_however_many_arrive() -> None:
+    arrivals = Arrivals(last=100, before=100, in_20s=400, in_60s=1200)
+    seen = waiting(1200, *[20.0] * 8, blocked=1200, unsupported=1200, arrivals=arrivals)
+    assert (terms(seen).rate, terms(seen).need) == (0, 1)
+    beside = waiting(1200, *[20.0] * 8, blocked=1200, unsupported=1200, arrivals=arrivals, in_flight=20)
+    assert terms(beside).rate == 20, "they may be the few beside a stream that is worked off"
+
+
 def test_giants_take_their_slots_and_do_not_lengthen_the_rest() -> None:
     """8 attempts of 100 s fill two workers; 40 jobs of 1 s: 2 + 40 / (4 * (20 + 1 - 8)) = 2.77."""
     seen = waiting(40, *[0.0] * 8, in_flight=8, attempts=Attempts(running=(Span(100, 8, 800),)))
