@@ -1,8 +1,8 @@
 """From a Secret to a place to connect to, so that whoever writes a JobQueue cannot aim the operator.
 
-Only the listed keys are read; each is a value of its own, never a piece of a connection string. Hosts that are this
-pod, its node or a socket are refused, by name and by what the name stands for, and what was looked at is what is
-connected to.
+Only the listed keys are read; each is a value of its own, never a piece of a connection string. Sockets and what
+listens beside the operator (loopback and link-local addresses) are refused, by what a name stands for, and what was
+looked at is what is connected to.
 """
 
 from __future__ import annotations
@@ -27,7 +27,8 @@ VALUE_MOST = 65_536
 """Bytes of one value."""
 LOOKING_UP = 5.0
 """Seconds that a name may take to be looked up."""
-_PORTS = range(1, 65_536)
+PORT_MOST = 65_535
+_NAT64 = ipaddress.ip_network("64:ff9b::/96")
 
 
 class LoginRefused(Exception):  # noqa: N818 - reads as a fact
@@ -58,6 +59,7 @@ class Login:
             "port": str(self.port),
             "dbname": self.dbname,
             "user": self.user,
+            "password": self.password,
             "sslmode": self.sslmode,
             # Neither a file nor a variable of this process may add anything.
             "passfile": "/nonexistent/pgpass",
@@ -65,8 +67,6 @@ class Login:
             "gssencmode": "disable",
             "application_name": "jobqueue-operator",
         }
-        if self.password:
-            values["password"] = self.password
         if certificate is not None:
             values["sslrootcert"] = certificate
         return make_conninfo("", **values)
@@ -75,20 +75,21 @@ class Login:
 def read(data: Mapping[str, str], *, secret: str) -> Login:
     """Read a Secret's data (base64). Raises LoginRefused."""
     found = {name: _decode(data[name], name, secret) for name in KEYS if data.get(name)}
+    host = found["host"] = found.get("host", "").lower().rstrip(".")
     missing = [name for name in NEEDED if not found.get(name)]
     if missing:
         raise LoginRefused(f"Secret {secret}: has no {', '.join(missing)}; add the key, as plain text")
     port = found.get("port", "5432")
-    if not port.isdecimal() or int(port) not in _PORTS:
+    if not port.isdecimal() or len(port) > len(str(PORT_MOST)) or not 0 < int(port) <= PORT_MOST:
         raise LoginRefused(f"Secret {secret}: port is not a number from 1 to 65535; write e.g. 5432")
     sslmode = found.get("sslmode", "prefer")
     if sslmode not in SSL_MODES:
-        raise LoginRefused(f"Secret {secret}: sslmode is none of {', '.join(sorted(SSL_MODES))}")
+        raise LoginRefused(f"Secret {secret}: sslmode is not known; write one of {', '.join(sorted(SSL_MODES))}")
     certificate = found.get("sslrootcert", "")
     if certificate and "-----BEGIN CERTIFICATE-----" not in certificate:
         raise LoginRefused(f"Secret {secret}: sslrootcert is not a certificate in PEM; put the text itself there")
     return Login(
-        host=found["host"].lower().rstrip("."),
+        host=host,
         port=int(port),
         dbname=found["dbname"],
         user=found["user"],
@@ -102,7 +103,8 @@ async def addresses(login: Login, *, secret: str, allowed: Collection[str]) -> l
     """Return the addresses that a login's host stands for. Raises LoginRefused for one that nobody may aim at."""
     host = login.host
     if "/" in host or "," in host or host.startswith("@"):
-        raise LoginRefused(f"Secret {secret}: host is not one host name or address; sockets and lists are not taken")
+        text = "host is not one host name or address; write one, sockets and lists are not taken"
+        raise LoginRefused(f"Secret {secret}: {text}")
     try:
         async with asyncio.timeout(LOOKING_UP):
             found = await asyncio.get_running_loop().getaddrinfo(host, login.port, type=socket.SOCK_STREAM)
@@ -112,6 +114,8 @@ async def addresses(login: Login, *, secret: str, allowed: Collection[str]) -> l
         why = getattr(error, "strerror", None) or str(error)
         raise LoginRefused(f"Secret {secret}: host {host} cannot be looked up ({why}); check the name") from None
     listed = list(dict.fromkeys(str(entry[4][0]) for entry in found))
+    if not listed:  # libpq would take its default, a socket
+        raise LoginRefused(f"Secret {secret}: host {host} has no address; check the name")
     for address in listed:
         what = _forbidden(address)
         if what is not None and host not in allowed and address not in allowed:
@@ -123,20 +127,25 @@ async def addresses(login: Login, *, secret: str, allowed: Collection[str]) -> l
 
 
 def _forbidden(text: str) -> str | None:
-    address: ipaddress.IPv4Address | ipaddress.IPv6Address = ipaddress.ip_address(text.split("%", 1)[0])
-    if isinstance(address, ipaddress.IPv6Address) and address.ipv4_mapped is not None:
-        address = address.ipv4_mapped
+    address = ipaddress.ip_address(text.split("%", 1)[0])
+    both = (address,) if isinstance(address, ipaddress.IPv4Address) else (address, *_inside(address))
     for what in ("loopback", "link_local", "unspecified", "multicast"):
-        if getattr(address, f"is_{what}"):
+        if any(getattr(each, f"is_{what}") for each in both):
             return f"a {what.replace('_', '-')} address"
     return None
+
+
+def _inside(address: ipaddress.IPv6Address) -> list[ipaddress.IPv4Address]:
+    """Return the IPv4 address that packets to this one end at, where it names one: mapped, 6to4, or by NAT64."""
+    translated = ipaddress.IPv4Address(int(address) & 0xFFFFFFFF) if address in _NAT64 else None
+    return [each for each in (address.ipv4_mapped, address.sixtofour, translated) if each is not None]
 
 
 def _decode(value: str, name: str, secret: str) -> str:
     try:
         text = base64.b64decode(value, validate=True).decode().strip("\r\n")
     except (binascii.Error, UnicodeDecodeError, ValueError):
-        raise LoginRefused(f"Secret {secret}: {name} is not text in UTF-8") from None
-    if "\0" in text or len(text) > VALUE_MOST:
-        raise LoginRefused(f"Secret {secret}: {name} is longer than {VALUE_MOST} bytes, or holds a NUL")
+        raise LoginRefused(f"Secret {secret}: {name} is not text in UTF-8; write it as text") from None
+    if "\0" in text or len(text.encode()) > VALUE_MOST:
+        raise LoginRefused(f"Secret {secret}: {name} is longer than {VALUE_MOST} bytes, or holds a NUL; correct it")
     return text

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from jobqueue_operator.cluster.login import LoginRefused
-from jobqueue_operator.platforms.kubernetes.api import SECRETS, ApiError, Unreachable
+from jobqueue_operator.platforms.kubernetes.api import SECRETS, ApiError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -30,7 +30,7 @@ class _Kept:
 
 
 class Secrets:
-    """Reads Secrets. Where the API server does not answer, what was read last holds on."""
+    """Reads Secrets. Where the API server gives no verdict, what was read last holds on."""
 
     def __init__(self, api: Api, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._api = api
@@ -55,16 +55,15 @@ class Secrets:
     async def _ask(self, namespace: str, name: str, before: _Kept | None, now: float) -> _Kept:
         try:
             found = await self._api.get(SECRETS, namespace, name)
-        except Unreachable as error:
-            data = before.data if before is not None else None
-            return _Kept(now + KEPT_REFUSAL, data, f"Secret {name}: {error}")
         except ApiError as error:
             if error.status == _FORBIDDEN:
                 remedy = (
                     f"let the operator get Secrets in namespace {namespace}: add it to the chart's secrets.namespaces"
                 )
                 return _Kept(now + KEPT_REFUSAL, None, f"Secret {name}: may not be read; {remedy}")
-            return _Kept(now + KEPT_REFUSAL, None, f"Secret {name}: {error}")
+            # It may be overloaded, or not be there.
+            data = before.data if before is not None else None
+            return _Kept(now + KEPT_REFUSAL, data, f"Secret {name}: {error}")
         if found is None:
             return _Kept(now + KEPT_REFUSAL, None, f"Secret {name}: does not exist in namespace {namespace}; create it")
         return _Kept(now + KEPT, found.get("data") or {})

@@ -64,8 +64,8 @@ class OperatorSettings(BaseSettings):
 
     @property
     def allowed_hosts(self) -> frozenset[str]:
-        """Hosts that are not judged."""
-        return frozenset(_listed(self.allow_hosts))
+        """Hosts that are not judged, written as those of logins are."""
+        return frozenset(host.lower().rstrip(".") for host in _listed(self.allow_hosts))
 
 
 def _listed(text: str) -> set[str]:

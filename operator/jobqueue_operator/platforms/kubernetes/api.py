@@ -26,8 +26,6 @@ WATCH_SPAN = 240
 """Seconds after which the server ends a watch; then it is begun anew."""
 WATCH_SILENCE = 300.0
 """Seconds after which a watch that was not ended is taken for dead."""
-LINE_MOST = 8 * 2**20
-"""Bytes of one change in a watch: an object has at most 1.5 MiB in etcd, and is longer in JSON."""
 PAGE = 500
 """Objects in one page of a list."""
 MANAGER = "jobqueue-operator"
@@ -221,7 +219,7 @@ async def _said(response: aiohttp.ClientResponse) -> str:
 
 async def _lines(response: aiohttp.ClientResponse) -> AsyncIterator[tuple[str, Object]]:
     try:
-        while line := await response.content.readline(max_line_length=LINE_MOST):
+        while line := await response.content.readline():
             change = json.loads(line)
             kind, changed = change["type"], change["object"]
             if kind == "ERROR":

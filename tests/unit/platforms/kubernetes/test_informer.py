@@ -171,7 +171,8 @@ async def test_an_answer_that_the_watch_has_gone_past_brings_nothing_back() -> N
 async def test_a_watch_that_is_late_takes_no_newer_answer_away() -> None:
     class Late(FakeApi):
         async def watch(self, *args: Any, **options: Any) -> AsyncIterator[tuple[str, Object]]:
-            informer.note(pod("a", 15, uid="ours"))
+            if self.watches:
+                informer.note(pod("a", 15, uid="ours"))
             async for change in super().watch(*args, **options):
                 yield change
 
