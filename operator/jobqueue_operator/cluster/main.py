@@ -47,6 +47,8 @@ STALLED = 12.0
 LEAST_STALLED = 60.0
 BETWEEN = 0.5
 """Seconds between two rounds at least, whatever rings."""
+DEEPEST = 20_000
+"""Python's own limit of nesting: an API server takes objects 10,000 deep, one of which may not end the operator."""
 _NOT_FOUND = 404
 
 
@@ -253,6 +255,7 @@ async def operate(settings: OperatorSettings) -> int:
 
 def main() -> None:
     """Run until SIGTERM. Exit status: 0 stopped, 1 failed, 2 wrong settings."""
+    sys.setrecursionlimit(DEEPEST)
     try:
         settings = load()
     except ConfigurationError as error:

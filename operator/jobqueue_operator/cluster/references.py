@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from jobqueue_operator.manifest import allowed, reserve
@@ -22,24 +22,25 @@ class Trouble:
     message: str
 
 
-def check(queues: Sequence[JobQueue], downstreams: Mapping[Key, DownstreamCapacity]) -> dict[Key, list[Trouble]]:
-    """Return the troubles of each JobQueue that has any. `queues`: the oldest first, which have what they reserve."""
-    reserved: dict[Key, list[tuple[str, int]]] = {}
-    found: dict[Key, list[Trouble]] = {}
-    for queue in queues:
-        key = queue.metadata.namespace, queue.metadata.name
+@dataclass(slots=True)
+class Reservations:
+    """What JobQueues reserve of their downstreams, one after the other."""
+
+    downstreams: Mapping[Key, DownstreamCapacity]
+    _taken: dict[Key, list[tuple[str, int]]] = field(default_factory=dict)
+
+    def take(self, queue: JobQueue) -> list[Trouble]:
+        """Reserve what a JobQueue needs beside those that came before it, or nothing; then return why."""
         own: dict[Key, list[tuple[str, int]]] = {}
         troubles = []
         for index, spec in enumerate(queue.spec.classes):
-            troubles += _of_class(queue, spec, f"spec.classes[{index}].capacity", downstreams, own)
+            troubles += _of_class(queue, spec, f"spec.classes[{index}].capacity", self.downstreams, own)
         for ref, parts in own.items():
-            troubles += _minimums(ref, parts, reserved.get(ref, []), downstreams[ref])
-        if troubles:
-            found[key] = troubles
-        else:
+            troubles += _minimums(ref, parts, self._taken.get(ref, []), self.downstreams[ref])
+        if not troubles:
             for ref, parts in own.items():
-                reserved.setdefault(ref, []).extend(parts)
-    return found
+                self._taken.setdefault(ref, []).extend(parts)
+        return troubles
 
 
 def _of_class(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -14,12 +15,12 @@ if TYPE_CHECKING:
 
     from jobqueue_operator.platforms.kubernetes.api import Object
 
+log = logging.getLogger(__name__)
+
 Key = tuple[str, str]
 """Namespace and name."""
 RESTART = "restart.jobqueue.dev/"
 """Prefix of the annotations that ask for new workers of a class, each with the time of asking."""
-LOCAL_ONLY = ("database", "image")
-"""Fields of a JobQueue's spec that a laptop does without."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,6 +93,18 @@ def _key(thing: Object) -> Key:
     return thing["metadata"]["namespace"], thing["metadata"]["name"]
 
 
+def _validate(thing: Object) -> tuple[JobQueue | DownstreamCapacity | None, tuple[str, ...]]:
+    """Return an object as its model, or every problem with it; whatever it is, it is no problem of any other."""
+    try:
+        manifest, found = validate(
+            {name: thing[name] for name in ("apiVersion", "kind", "metadata", "spec") if name in thing}
+        )
+    except Exception as error:
+        log.exception("%s %s/%s cannot be read", thing.get("kind"), *_key(thing))
+        return None, (f"spec: cannot be read ({type(error).__name__}); nest podTemplate less deeply",)
+    return None if found else manifest, tuple(str(problem) for problem in found)
+
+
 def _read(thing: Object, before: Known | None) -> Known:
     metadata = thing["metadata"]
     uid, generation = metadata.get("uid", ""), metadata.get("generation", 0)
@@ -99,17 +112,7 @@ def _read(thing: Object, before: Known | None) -> Known:
     if before is not None and (before.uid, before.generation) == (uid, generation):
         manifest, problems = before.manifest, before.problems
     else:
-        manifest, found = validate(
-            {name: thing[name] for name in ("apiVersion", "kind", "metadata", "spec") if name in thing}
-        )
-        problems = tuple(str(problem) for problem in found)
-        if problems:
-            manifest = None
-        if isinstance(manifest, JobQueue):
-            missing = [name for name in LOCAL_ONLY if getattr(manifest.spec, name) is None]
-            if missing:
-                problems = tuple(f"spec.{name}: is needed in a cluster; add it" for name in missing)
-                manifest = None
+        manifest, problems = _validate(thing)
     return Known(
         key=_key(thing),
         uid=uid,

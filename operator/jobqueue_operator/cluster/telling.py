@@ -51,7 +51,7 @@ class Teller:
         await self._tell_pods(work)
         after = status.queue_status(_state(work), known.status, now=now)
         answer = await self._write(JOB_QUEUES, "JobQueue", known, after)
-        if answer is not None:
+        if answer is not None and work.key in self.queues.known:  # deleted while it was written
             self.queues.put(answer)
 
     async def tell_capacities(self, capacities: Store, plan: Plan, *, now: str) -> None:

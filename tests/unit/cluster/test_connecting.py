@@ -128,7 +128,8 @@ async def test_a_younger_one_s_way_of_connecting_is_not_taken(world: World) -> N
     world.has("a")
     world.has("b")
     world.secrets["b"]["sslmode"] = "disable"
-    one, _ = await world.round(("a", 1), ("b", 2))
+    one, two = await world.round(("a", 1), ("b", 2))
+    assert one.link is two.link
     assert one.link is not None
     assert one.link._address is not None  # noqa: SLF001 - as above
     assert one.link._address.login.sslmode == "prefer"  # noqa: SLF001 - as above

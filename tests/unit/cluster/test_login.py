@@ -43,6 +43,10 @@ def test_a_login_s_text_shows_no_password() -> None:
     assert PASSWORD not in f"{read(encoded(**GIVEN), secret='s')!r} {read(encoded(**GIVEN), secret='s')}"
 
 
+def test_a_key_that_is_not_listed_is_not_read() -> None:
+    assert read(encoded(**GIVEN | {"keystore": b"\xff"}), secret="s") == read(encoded(**GIVEN), secret="s")
+
+
 def test_lines_end_and_case_and_the_root_s_dot_do_not_matter() -> None:
     found = read(encoded(**GIVEN | {"host": "DB.Shop.Example.\n", "dbname": "Shop\r\n"}), secret="s")
     assert (found.host, found.dbname) == ("db.shop.example", "Shop")
