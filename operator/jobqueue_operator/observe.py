@@ -22,7 +22,7 @@ from jobqueue_operator.planner.facts import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from jobqueue.signals import ArrivalSnapshot, AttemptSnapshot, ClassSnapshot, Snapshot, WorkerSnapshot
 
@@ -45,6 +45,15 @@ def facts(snapshot: Snapshot | None, workers: Sequence[WorkerFacts]) -> Facts:
         downstreams={d.downstream: (DownstreamFacts(limit=d.limit, in_use=d.in_use),) for d in snapshot.downstreams},
         workers=tuple(_worker(w, snapshot) for w in workers),
         connections={} if snapshot.database.connections is None else {"": snapshot.database.connections},
+    )
+
+
+def part(whole: Facts, snapshot: Snapshot, classes: Iterable[str], workers: Sequence[WorkerFacts]) -> Facts:
+    """Return the facts of some of a database's classes and their workers. `whole`: `facts` of the same snapshot."""
+    return replace(
+        whole,
+        classes={name: whole.classes[name] for name in classes if name in whole.classes},
+        workers=tuple(_worker(w, snapshot) for w in workers),
     )
 
 

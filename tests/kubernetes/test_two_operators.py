@@ -1,17 +1,21 @@
-"""Several operators, deaths, and an API server that goes away: one writer, nothing changed blindly."""
+"""Several operators, deaths, and what goes away: one writer, and nothing is changed blindly."""
 
 from __future__ import annotations
 
+import asyncio
 import signal
+import urllib.parse
 from typing import TYPE_CHECKING
 
 import pytest
 
 from services.operators import Operated, job_class, job_queue, secret
+from services.proxy import proxied
 from services.waiting import eventually
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
     from services.custom_resources import Resources
     from services.databases import Database
@@ -89,3 +93,29 @@ def test_a_database_that_goes_away_changes_nothing_and_is_said(
     operated.until("DatabaseReady", "True")
     image = "example/shop:2"
     eventually(lambda: operated.deployment()["spec"]["template"]["spec"]["containers"][0]["image"] == image, within=20)
+
+
+async def test_an_api_server_that_is_cut_off_is_found_again_and_nothing_is_missed(
+    operated: Operated, tmp_path: Path
+) -> None:
+    server = urllib.parse.urlsplit(operated.cluster.url).port
+
+    def image() -> str:
+        found: str = operated.deployment()["spec"]["template"]["spec"]["containers"][0]["image"]
+        return found
+
+    async with proxied(lambda: asyncio.open_connection("127.0.0.1", server)) as proxy:
+        text = operated.cluster.kubeconfig.read_text()
+        (tmp_path / "kubeconfig").write_text(text.replace(f":{server}", f":{proxy.port}"))
+        process = operated.start(kubeconfig=str(tmp_path / "kubeconfig"))
+        await asyncio.to_thread(operated.until, "Ready", "True")
+        proxy.cut()
+        await asyncio.to_thread(operated.put, job_queue("shop", job_class(), image="example/shop:2"))
+        await asyncio.to_thread(eventually, lambda: image() == "example/shop:2", within=20)
+        proxy.freeze()
+        await asyncio.to_thread(operated.put, job_queue("shop", job_class(), image="example/shop:3"))
+        await asyncio.to_thread(process.wait_for_line, "did not answer within 10s", within=40)
+        assert image() == "example/shop:2"
+        proxy.thaw()
+        await asyncio.to_thread(eventually, lambda: image() == "example/shop:3", within=30)
+    assert process.code is None

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from jobqueue import connect
 from jobqueue.errors import ConnectionFailed, JobQueueError, SchemaError, StaleEpoch
 from jobqueue_operator import observe
+from jobqueue_operator.planner.facts import Facts
 from jobqueue_operator.queues.database import Database
 from jobqueue_operator.queues.gather import LeadershipLost, Sight, check_lead
 from jobqueue_operator.queues.remembering import Memories
@@ -83,6 +84,8 @@ class Link:
     memories: Memories = field(init=False)
     snapshot: Snapshot | None = None
     """None while it cannot be read."""
+    facts: Facts = field(default_factory=lambda: Facts(visible=False))
+    """Those of the snapshot, of all classes and no worker; only while there is one."""
     failure: Failure | None = None
     looked_at: float = float("-inf")
     """Monotonic seconds of the last try to look."""
@@ -123,6 +126,7 @@ class Link:
                 await self._lead()
             self.snapshot = await self.database.snapshot(tick=tick)
             check_lead(self.database.epoch, self.snapshot)
+            self.facts = observe.facts(self.snapshot, ())
             self.failure, self.seen_at = None, time.time()
         except LeadershipLost as error:
             self._lose(str(error))
@@ -150,7 +154,7 @@ class Link:
         """
         if self.snapshot is None:
             return
-        await self.waker.update(wanted, plan, Sight(observe.facts(self.snapshot, ()), self.snapshot))
+        await self.waker.update(wanted, plan, Sight(self.facts, self.snapshot))
         await self.memories.keep(plan)
         now = time.monotonic()
         maintain = now - self._maintained_at > MAINTAIN_EVERY

@@ -52,7 +52,17 @@ class Reconciler:
     autoscalers: Informers
     accounts: Applied
     network_policy: bool
+    owned: Mapping[str, Sequence[Object]] = field(default_factory=dict)
+    """The Deployments of each JobQueue by its uid, as of the last `begin`."""
     _made: dict[Key, tuple[str, dict[str, Made]]] = field(default_factory=dict)
+
+    def begin(self) -> None:
+        """Look at all Deployments once a round."""
+        found: defaultdict[str, list[Object]] = defaultdict(list)
+        for deployment in self.cluster.deployments.all():
+            for owner in deployment["metadata"].get("ownerReferences") or ():
+                found[owner.get("uid", "")].append(deployment)
+        self.owned = found
 
     def pods_by_class(self) -> Mapping[tuple[str, str, str], Sequence[Object]]:
         """Return the pods of each class, by namespace, JobQueue and class."""
@@ -98,9 +108,11 @@ class Reconciler:
             if self._is_ours(work, spec)
         }
         work.platform = KubernetesPlatform(self.cluster, targets, work.pods, work.now)
-        snapshot = work.link.snapshot if work.link is not None else None
-        facts = observe.facts(snapshot, await work.platform.observe())
-        return Sight(facts, snapshot)
+        workers = await work.platform.observe()
+        if work.link is None or work.link.snapshot is None:
+            return Sight(observe.facts(None, workers), None)
+        snapshot = work.link.snapshot
+        return Sight(observe.part(work.link.facts, snapshot, targets, workers), snapshot)
 
     async def reconcile(self, work: Work, plan: Plan) -> None:
         """Bring one JobQueue's objects a step nearer to the plan. Raises JobQueueError and ApiError."""
@@ -160,13 +172,10 @@ class Reconciler:
         """Let classes that are no longer in the manifest work off their jobs, then take them away."""
         assert work.queue is not None  # noqa: S101 - as above
         names = {spec.name for spec in work.queue.spec.classes}
-        for deployment in self.cluster.deployments.all():
+        for deployment in self.owned.get(work.known.uid, ()):
             metadata = deployment["metadata"]
             class_ = (metadata.get("labels") or {}).get(CLASS_LABEL)
-            owners = metadata.get("ownerReferences") or []
-            if metadata["namespace"] != work.key[0] or class_ is None or class_ in names:
-                continue
-            if not any(owner.get("uid") == work.known.uid for owner in owners):
+            if class_ is None or class_ in names:
                 continue
             seen = snapshot.find(class_)
             left = seen.ready + seen.scheduled + seen.in_flight + seen.expired if seen is not None else 0

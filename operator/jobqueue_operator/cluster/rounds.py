@@ -77,6 +77,7 @@ class Rounds:
         await self._look({id(link): link for work in works if (link := work.link) is not None}.values())
         await self._each(works, lambda work: self._settle(work, downstreams))
         self._read_pods(works, now)
+        self.reconciler.begin()
         wanted, facts = _wanted(works, downstreams, self.reconciler), await self._facts(works)
         self._plan = plan(wanted, facts, self._with_restored(works), now=now, tick=self.settings.tick)
         for work in works:
