@@ -253,9 +253,20 @@ async def operate(settings: OperatorSettings) -> int:
         return await Operator(settings, client).run()
 
 
+def _usage() -> str:
+    lines = ["jobqueue-operator: watches JobQueues and runs their workers. It takes no arguments; its variables:", ""]
+    for name, about in OperatorSettings.model_fields.items():
+        lines.append(f"  JOBQUEUE_OPERATOR_{name.upper()}")
+        lines.append(f"      {about.description}")
+    return "\n".join(lines) + "\n"
+
+
 def main() -> None:
     """Run until SIGTERM. Exit status: 0 stopped, 1 failed, 2 wrong settings."""
     sys.setrecursionlimit(DEEPEST)
+    if sys.argv[1:]:
+        sys.stdout.write(_usage())
+        sys.exit(0 if sys.argv[1] in {"-h", "--help"} else 2)
     try:
         settings = load()
     except ConfigurationError as error:

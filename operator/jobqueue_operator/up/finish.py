@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from jobqueue_operator.planner.facts import Facts, Phase
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
     from jobqueue_operator.up.report import Reporter
 
@@ -42,19 +42,27 @@ class Verdict:
         soon: Mapping[str, int],
         looping: Mapping[str, str],
         *,
+        pinned: Collection[str] = (),
         elapsed: float,
         now: float,
     ) -> int | None:
         """Return the exit status when it is time to end: 1 when jobs wait that nobody works on, or nobody comes up.
 
-        `soon` counts jobs due soon, `looping` names classes whose workers do not come up and what they said.
+        `soon` counts jobs due soon, `looping` names classes whose workers do not come up and what they said, `pinned`
+        those that the manifest pins to no worker: nobody waits for them.
         """
         if self._ending.after is not None and elapsed >= self._ending.after:
             return 1 if looping else 0
         if not self._ending.when_empty or not facts.visible:
             return None
-        waiting = [name for name in names if _waiting(facts, name) or soon.get(name)]
+        waiting = [
+            name
+            for name in names
+            if (_waiting(facts, name) or soon.get(name)) and (name not in pinned or facts.classes[name].in_flight)
+        ]
         if not waiting:
+            for name in [name for name in pinned if _waiting(facts, name)]:
+                self._reporter.say("warning", f"class {name} is pinned to 0: {_about(facts, name)} ready jobs stay")
             self._say_what_stays(names, facts)
             return 0
         failing = [name for name in waiting if name in looping]

@@ -73,7 +73,9 @@ class Loop:
                 soon = self._soon(facts)
                 names = [pool.key for pool in self.wanted.pools]
                 looping = self._teller.looping
-                status = verdict.of(names, facts, soon, looping, elapsed=tick_began - began, now=tick_began)
+                pinned = [pool.key for pool in self.wanted.pools if pool.spec.replicas.pin == 0]
+                elapsed = tick_began - began
+                status = verdict.of(names, facts, soon, looping, pinned=pinned, elapsed=elapsed, now=tick_began)
                 if status is not None:
                     return status
                 await self._pause(tick_began, began)

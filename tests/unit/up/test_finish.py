@@ -52,6 +52,14 @@ def test_what_is_paused_is_not_waited_for_and_said(said: Said) -> None:
     assert said.lines == ["warning: class email is paused: 3 ready jobs stay"]
 
 
+def test_what_is_pinned_to_no_worker_is_not_waited_for_and_said(said: Said) -> None:
+    verdict = Verdict(Ending(when_empty=True), said)
+    for seen, status in ((ClassFacts(ready=3, in_flight=1), None), (ClassFacts(ready=3), 0)):
+        facts = Facts(classes={"email": seen})
+        assert verdict.of(["email"], facts, {}, {}, pinned=["email"], elapsed=0.0, now=0.0) == status
+    assert said.lines == ["warning: class email is pinned to 0: 3 ready jobs stay"]
+
+
 def test_a_queue_that_cannot_be_read_is_not_empty(said: Said) -> None:
     assert judge(Verdict(Ending(when_empty=True), said), ClassFacts(), visible=False) is None
 
