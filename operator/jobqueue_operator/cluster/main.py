@@ -36,6 +36,8 @@ from jobqueue_operator.platforms.kubernetes.informer import Informer, Informers
 from jobqueue_operator.platforms.kubernetes.platform import Cluster
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from kubernetes.aio.client import ApiClient
 
 log = logging.getLogger(__name__)
@@ -261,12 +263,13 @@ def _usage() -> str:
     return "\n".join(lines) + "\n"
 
 
-def main() -> None:
+def main(arguments: Sequence[str] | None = None) -> None:
     """Run until SIGTERM. Exit status: 0 stopped, 1 failed, 2 wrong settings."""
     sys.setrecursionlimit(DEEPEST)
-    if sys.argv[1:]:
+    given = sys.argv[1:] if arguments is None else arguments
+    if given:
         sys.stdout.write(_usage())
-        sys.exit(0 if sys.argv[1] in {"-h", "--help"} else 2)
+        sys.exit(0 if given[0] in {"-h", "--help"} else 2)
     try:
         settings = load()
     except ConfigurationError as error:

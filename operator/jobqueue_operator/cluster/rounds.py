@@ -20,6 +20,7 @@ from jobqueue_operator.planner.decide import plan
 from jobqueue_operator.planner.plan import Plan
 from jobqueue_operator.planner.wanted import CapacitySpec, PoolSpec, Wanted
 from jobqueue_operator.platforms.kubernetes import pods
+from jobqueue_operator.platforms.kubernetes.api import ApiError
 from jobqueue_operator.registration import class_settings, downstream_name, own_name
 
 if TYPE_CHECKING:
@@ -143,7 +144,7 @@ class Rounds:
         async def guarded(work: Work) -> None:
             try:
                 await do(work)
-            except JobQueueError as error:
+            except (JobQueueError, ApiError) as error:
                 work.error = str(error)
             except Exception as error:
                 work.error = f"{type(error).__name__}: {error}"

@@ -26,7 +26,17 @@ def test_an_object_as_deep_as_an_api_server_takes_it_can_be_read(
 ) -> None:
     monkeypatch.setenv("JOBQUEUE_OPERATOR_TICK", "never")
     with pytest.raises(SystemExit) as caught:
-        main()
+        main([])
     assert caught.value.code == 2
     assert "TICK" in capsys.readouterr().err.upper()
     assert json.loads('{"x":' * 10_000 + "1" + "}" * 10_000)
+
+
+@pytest.mark.parametrize(("arguments", "status"), [(["--help"], 0), (["--namespaces", "shop"], 2)])
+def test_it_takes_no_arguments_and_lists_its_variables(
+    arguments: list[str], status: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as caught:
+        main(arguments)
+    assert caught.value.code == status
+    assert "JOBQUEUE_OPERATOR_NAMESPACES" in capsys.readouterr().out

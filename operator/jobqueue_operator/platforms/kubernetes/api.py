@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
 
 DEADLINE = 10.0
 """Seconds that one request may take."""
+PAUSE = 2.0
+"""Seconds for which nobody is asked after a request that was not answered: a thousand of them would wait in turn."""
 WATCH_SPAN = 240
 """Seconds after which the server ends a watch; then it is begun anew."""
 WATCH_SILENCE = 300.0
@@ -85,6 +88,7 @@ class Api:
 
     def __init__(self, client: ApiClient) -> None:
         self._client = client
+        self._down_until = 0.0
 
     async def get(self, kind: Kind, namespace: str, name: str) -> Object | None:
         """Return an object, or None when there is none."""
@@ -170,11 +174,17 @@ class Api:
         body: Any = None,
         content_type: str = "application/json",
     ) -> Object:
+        if time.monotonic() < self._down_until:
+            raise Unreachable("the API server did not answer a moment ago")
         try:
             async with asyncio.timeout(DEADLINE):
                 response = await self._send(method, path, query, body, content_type)
                 answer = json.loads(await response.read())
+        except Unreachable:
+            self._down_until = time.monotonic() + PAUSE
+            raise
         except TimeoutError:
+            self._down_until = time.monotonic() + PAUSE
             raise Unreachable(f"the API server did not answer within {DEADLINE:g}s") from None
         except (aiohttp.ClientError, ValueError) as error:
             raise Unreachable(f"the API server cannot be read: {str(error) or type(error).__name__}") from None
