@@ -71,14 +71,14 @@ Transition: TypeAlias = tuple[Literal["Normal", "Warning"], str, str]
 def transitions(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[Transition]:
     """Return (type, reason, note) for each condition whose status changed. Pure.
 
-    A condition's first appearance is told only when it is bad.
+    A condition's first appearance is told only when it is bad for certain.
     """
     old = {c["type"]: c["status"] for c in before.get("conditions") or ()}
     found: list[Transition] = []
     for condition in after.get("conditions") or ():
         type_, status = condition["type"], condition["status"]
         bad = type_ != "Progressing" and status != ("True" if type_ in GOOD else "False")
-        if old.get(type_) == status or (type_ not in old and not bad):
+        if old.get(type_) == status or (type_ not in old and (not bad or status == "Unknown")):
             continue
         said = condition["message"] or f"{type_} is {status}"
         found.append(("Warning" if bad else "Normal", condition["reason"] if bad else f"{type_}{status}", said))

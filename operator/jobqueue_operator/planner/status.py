@@ -5,7 +5,7 @@ Those are the moment of a condition's last transition, and whether a condition t
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from jobqueue_operator.planner import plan
@@ -20,6 +20,15 @@ if TYPE_CHECKING:
 
 MESSAGE_MOST = 2_000
 """Characters of a message."""
+ALLOCATIONS_MOST, RIVALS_MOST = 1_000, 50
+"""Shares of a downstream, and names in one of them, that a status can hold."""
+AGE_MOST = 1e12
+"""Seconds."""
+PASSING = frozenset({
+    "ClassHasJobs", "RolloutStalled", "HeadBlocked", "TargetBelowStartDelay", "DownstreamSaturated",
+    "DrainShorterThanTimeout", "Conflicting", "MemoryRefused", "Saturated",
+})  # fmt: skip
+"""Conditions that are shown while they hold, and once they did. Others that a status has are somebody else's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,10 +85,10 @@ def queue_status(state: QueueState, before: Mapping[str, Any], *, now: str) -> d
     }
     if seen or not state.classes:
         found |= {
-            "readyJobs": sum(each.ready for each in seen),
-            "inFlightJobs": sum(each.in_flight for each in seen),
-            "deadJobs": sum(each.dead for each in seen),
-            "oldestMessageAge": age(max((each.oldest_age for each in seen), default=0.0)),
+            "readyJobs": sum(_count(each.ready) for each in seen),
+            "inFlightJobs": sum(_count(each.in_flight) for each in seen),
+            "deadJobs": sum(_count(each.dead) for each in seen),
+            "oldestMessageAge": age(max((max(0.0, each.oldest_age) for each in seen), default=0.0)),
         }
     return found
 
@@ -96,7 +105,7 @@ def capacity_status(
             "allocations": [],
         }
     saturated = [
-        Condition(remark.condition, "True", "Saturated", remark.message)
+        Condition("Saturated", "True", str(remark.condition), remark.message)
         for remark in allocation.remarks
         if remark.condition is plan.Condition.DOWNSTREAM_SATURATED
     ]
@@ -104,21 +113,21 @@ def capacity_status(
     found: dict[str, Any] = {
         "observedGeneration": generation,
         "conditions": merge([ready], saturated, before, generation, now=now),
-        "units": allocation.ceiling,
-        "limit": allocation.limit,
+        "units": _count(allocation.ceiling),
+        "limit": _count(allocation.limit),
         "allocations": [
             {
                 "jobQueue": share.pool.rpartition("/")[0],
                 "class": share.pool.rpartition("/")[2],
-                "allocated": share.allocated,
-                "asked": share.asked,
-                "heldBackBy": list(share.held_back_by),
+                "allocated": _count(share.allocated),
+                "asked": _count(share.asked),
+                "heldBackBy": list(share.held_back_by[:RIVALS_MOST]),
             }
-            for share in allocation.shares
+            for share in allocation.shares[:ALLOCATIONS_MOST]
         ],
     }
     if allocation.in_use is not None:
-        found["inUse"] = allocation.in_use
+        found["inUse"] = _count(allocation.in_use)
     return found
 
 
@@ -130,10 +139,16 @@ def merge(
     *,
     now: str,
 ) -> list[dict[str, Any]]:
-    """Return conditions as a status has them; those that held once and hold no more are shown as False."""
+    """Return conditions as a status has them; those that held once and hold no more are shown as False.
+
+    What holds for several reasons is one condition, with the first one's reason and all messages.
+    """
     old = {c["type"]: c for c in before.get("conditions") or () if isinstance(c, dict) and "type" in c}
-    found = {c.type: c for c in (*always, *while_they_hold)}
-    for type_ in old.keys() - found.keys():
+    found = {c.type: c for c in always}
+    for each in while_they_hold:
+        known = found.get(each.type)
+        found[each.type] = each if known is None else replace(known, message=f"{known.message}; {each.message}")
+    for type_ in sorted((old.keys() & PASSING) - found.keys()):
         found[type_] = Condition(type_, "False", "NotSo", "")
     return [_condition(each, old.get(each.type), generation, now) for each in found.values()]
 
@@ -144,7 +159,8 @@ def same(before: Mapping[str, Any], after: Mapping[str, Any]) -> bool:
 
 
 def age(seconds: float) -> str:
-    """Return an age as a column shows it: 0s, 42s, 12m, 3h, 2d."""
+    """Return an age as a column shows it: 0s, 42s, 12m, 3h, 2d. What is no age is none."""
+    seconds = min(max(0.0, seconds), AGE_MOST)
     for unit, size, least in (("d", 86_400, 172_800), ("h", 3_600, 7_200), ("m", 60, 120)):
         if seconds >= least:
             return f"{int(seconds // size)}{unit}"
@@ -152,10 +168,10 @@ def age(seconds: float) -> str:
 
 
 def _still(status: Mapping[str, Any]) -> Any:
-    conditions = [
-        {k: v for k, v in c.items() if k not in {"message", "lastTransitionTime"}}
+    conditions = {
+        c.get("type"): {k: v for k, v in c.items() if k not in {"message", "lastTransitionTime"}}
         for c in status.get("conditions") or ()
-    ]
+    }
     classes = [(c.get("name"), c.get("desiredReplicas"), c.get("reason")) for c in status.get("classes") or ()]
     shares = [(a.get("jobQueue"), a.get("class"), a.get("allocated")) for a in status.get("allocations") or ()]
     return status.get("observedGeneration"), status.get("limit"), conditions, classes, shares
@@ -177,19 +193,24 @@ def _class(state: ClassState) -> dict[str, Any]:
     found: dict[str, Any] = {"name": state.name, "replicas": len(_alive(state.workers))}
     if state.pool is not None:
         found |= {
-            "desiredReplicas": state.pool.decision.replicas,
+            "desiredReplicas": _count(state.pool.decision.replicas),
             "reason": str(state.pool.decision.reason),
             "message": state.pool.why[:MESSAGE_MOST],
         }
     if state.facts is not None:
         found |= {
-            "readyJobs": state.facts.ready,
-            "inFlightJobs": state.facts.in_flight,
-            "scheduledJobs": state.facts.scheduled,
-            "deadJobs": state.facts.dead,
+            "readyJobs": _count(state.facts.ready),
+            "inFlightJobs": _count(state.facts.in_flight),
+            "scheduledJobs": _count(state.facts.scheduled),
+            "deadJobs": _count(state.facts.dead),
             "oldestMessageAge": age(state.facts.oldest_age),
         }
     return found
+
+
+def _count(number: float) -> int:
+    """Return what a status can hold: an estimate may be a fraction, and what cannot be true would be refused."""
+    return max(int(number), 0)
 
 
 def _alive(workers: Sequence[WorkerFacts]) -> list[WorkerFacts]:

@@ -71,8 +71,8 @@ def test_the_oldest_come_first_and_have_what_they_reserve() -> None:
 
 def test_of_the_same_second_the_name_decides() -> None:
     world = World()
-    world.put("b", 6)
     world.put("a", 6)
+    world.put("b", 6)
     assert world.admitted() == {"a": (1, []), "b": (0, ["MinimumsAboveLimit"])}
 
 

@@ -84,6 +84,16 @@ def test_what_is_wrong_names_its_field() -> None:
     assert [problem.partition(":")[0] for problem in known.problems] == ["spec.app"]
 
 
+def test_what_is_wrong_in_its_sums_is_no_manifest() -> None:
+    store = Store()
+    spec = copy.deepcopy(MANIFEST["spec"])
+    spec["classes"][0]["lease"] = {"duration": "30s", "heartbeat": "20s"}
+    store.put(thing(spec=spec))
+    (known,) = store.known.values()
+    assert known.queue is None
+    assert known.problems[0].startswith("spec.classes[0].lease.duration: 30s is shorter than 3 heartbeats")
+
+
 def test_what_is_deleted_is_gone_unless_it_was_made_anew() -> None:
     store = Store()
     store.put(thing(metadata={"uid": "u2"}))
