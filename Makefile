@@ -6,7 +6,7 @@ BASE ?=
 BIN := .venv/bin
 READY := .venv/.installed
 
-.PHONY: help demo test images images-test check check-format check-lint check-types check-layers check-unused generate bench simulate reliability format coverage constraints clean
+.PHONY: help demo test images images-test e2e check check-format check-lint check-types check-layers check-unused generate bench simulate reliability format coverage constraints clean
 
 help: ## Say what there is
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -24,6 +24,9 @@ images: ## Build jobqueue-worker and jobqueue-operator (BUILDER=docker, BASE=ima
 
 images-test: $(READY) ## Build them on a base of this machine's packages and run them (Debian, root, buildah, runc)
 	JOBQUEUE_REQUIRE=buildah,runc $(BIN)/python -m pytest tests/images $(ARGS)
+
+e2e: $(READY) ## Scenarios in a cluster: ARGS='--kind' or '--kubeconfig FILE …' (e2e/README.md)
+	$(BIN)/python -m pytest e2e $(ARGS)
 
 check: check-format check-lint check-types check-layers check-unused ## Formatting, lint, types, layers, unused code
 
