@@ -173,10 +173,15 @@ class Rounds:
             work.now = now
 
     async def _facts(self, works: Iterable[Work]) -> Facts:
-        parts, classes = {}, {}
-        for work in works:
+        async def look(work: Work) -> None:
             if work.queue is not None:
                 work.sight = await self.reconciler.look(work)
+
+        parts, classes = {}, {}
+        await self._each(works, look)
+        for work in works:
+            # Of one that could not be looked at nothing is known, so it is left as it is.
+            if work.queue is not None and work.sight is not None:
                 parts[work.key] = work.database_name, work.sight.facts
                 classes[work.key] = [spec.name for spec in work.queue.spec.classes]
         return views.together(parts, classes)
