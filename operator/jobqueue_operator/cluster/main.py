@@ -88,11 +88,11 @@ class Operator:
     def health(self) -> Health:
         """Return how it is."""
         rounds = self.rounds
-        since = time.monotonic() - (rounds.finished_at if rounds is not None else self._alive_at)
+        since = time.monotonic() - (rounds.moved_at if rounds is not None else self._alive_at)
         live = since < max(STALLED * self.settings.tick, LEAST_STALLED)
         if rounds is None:
             return Health(live, live, leading=False, rounds=0, why="waiting for the Lease")
-        why = f"the last round ended {since:.0f}s ago"
+        why = f"{rounds.rounds} rounds; the last step was done {since:.0f}s ago"
         return Health(live, live and rounds.rounds > 0, leading=True, rounds=rounds.rounds, why=why)
 
     async def _lead(self) -> None:

@@ -58,8 +58,11 @@ class Rounds:
     connecting: Connecting
     reconciler: Reconciler
     teller: Teller
-    finished_at: float = field(default_factory=time.monotonic)
-    """Monotonic seconds of the end of the last round: liveness."""
+    moved_at: float = field(default_factory=time.monotonic)
+    """Monotonic seconds of the last step that a round got through, a JobQueue's or its end: liveness.
+
+    A first round over a thousand JobQueues takes minutes, and whoever ended it would only have it begin anew.
+    """
     rounds: int = 0
     errors: int = 0
     """Errors that stopped one JobQueue's part of a round."""
@@ -93,7 +96,7 @@ class Rounds:
             await self.teller.tell_gone(gone, self._last.get(gone.key))
         self._last = {work.key: work for work in works}
         await self.connecting.close_unused(works)
-        self.finished_at = time.monotonic()
+        self.moved_at = time.monotonic()
         self.rounds += 1
 
     @property
@@ -150,6 +153,8 @@ class Rounds:
                 work.error = f"{type(error).__name__}: {error}"
                 self.errors += 1
                 log.exception("JobQueue %s/%s: a round failed", *work.key)
+            finally:
+                self.moved_at = time.monotonic()
 
         await _bounded([guarded(work) for work in works])
 
