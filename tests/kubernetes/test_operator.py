@@ -142,3 +142,43 @@ def test_two_jobqueues_share_a_database_and_the_younger_may_not_take_a_class(
     found = operated.until("SpecAccepted", "False", "ClassTaken", name="mail")
     assert f"is JobQueue {operated.namespace}/shop's; rename it" in found["message"]
     assert operated.deployment("mail-email") is None
+
+
+def test_whoever_else_is_aimed_at_a_deployment_is_named(shop: Operated) -> None:
+    scaler = {
+        "apiVersion": "autoscaling/v2",
+        "kind": "HorizontalPodAutoscaler",
+        "metadata": {"name": "theirs"},
+        "spec": {
+            "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "shop-email"},
+            "maxReplicas": 3,
+        },
+    }
+    path = f"/apis/autoscaling/v2/namespaces/{shop.namespace}/horizontalpodautoscalers"
+    shop.cluster.request("POST", path, scaler)
+    found = shop.until("Conflicting", "True", "HorizontalPodAutoscaler")
+    assert found["message"].startswith("HorizontalPodAutoscaler theirs is aimed at Deployment shop-email")
+    shop.cluster.request("DELETE", f"{path}/theirs")
+    shop.until("Conflicting", "False")
+    # JobQueue shop-email's class x and JobQueue shop's class email-x are made of objects of one name.
+    shop.put(job_queue("shop", job_class(), job_class("email-x")))
+    eventually(lambda: shop.deployment("shop-email-x"), within=10)
+    owner = shop.deployment("shop-email-x")["metadata"]["ownerReferences"][0]["uid"]
+    other = job_queue("shop-email", job_class("x"), database=job_queue("shop")["spec"]["database"])
+    shop.put(other)
+    found = shop.until("Conflicting", "True", "DeploymentTaken", name="shop-email")
+    assert "Deployment shop-email-x belongs to JobQueue shop and is not touched" in found["message"]
+    assert shop.deployment("shop-email-x")["metadata"]["ownerReferences"][0]["uid"] == owner
+
+
+def test_a_broken_jobqueue_disturbs_no_other(shop: Operated, database: Database) -> None:
+    """What the schema cannot say: a pod template that cannot be merged, a database that is not there."""
+    broken = job_class("broken", podTemplate={"spec": {"containers": [{"name": "worker", "env": "none"}]}})
+    shop.put(job_queue("broken", broken), job_queue("lost", job_class("lost")))
+    shop.put(secret("lost-operator", database, host="nowhere.invalid"))
+    found = shop.until("SpecAccepted", "False", "InvalidPodTemplate", name="broken")
+    assert "spec.classes[0].podTemplate.spec.containers[0].env" in found["message"]
+    found = shop.until("DatabaseReady", "False", "SecretRefused", name="lost")
+    assert "host nowhere.invalid cannot be looked up" in found["message"]
+    enqueue(database, 5)
+    eventually(lambda: replicas(shop) == 1, within=10)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import random
 import signal
+import time
 import urllib.parse
 from typing import TYPE_CHECKING
 
@@ -119,3 +121,29 @@ async def test_an_api_server_that_is_cut_off_is_found_again_and_nothing_is_misse
         proxy.thaw()
         await asyncio.to_thread(eventually, lambda: image() == "example/shop:3", within=30)
     assert process.code is None
+
+
+def test_killed_again_and_again_while_it_writes_it_still_arrives(operated: Operated) -> None:
+    """At five moments that the seed draws, from its first request on; each time there is something new to write."""
+    draw = random.Random(7)  # noqa: S311 - moments, not secrets
+    for version in range(5):
+        operated.put(job_queue("shop", job_class(), job_class(f"extra-{version}"), image=f"example/shop:{version}"))
+        process = operated.start()
+        process.wait_for_line("serving")
+        time.sleep(draw.uniform(0.2, 1.5))
+        process.signal(signal.SIGKILL)
+        process.wait()
+    operated.start()
+
+    def as_asked() -> bool:
+        names = {"shop-email", "shop-extra-4"}
+        path = f"/apis/apps/v1/namespaces/{operated.namespace}/deployments"
+        found = operated.cluster.request("GET", path)["items"]
+        images = {each["spec"]["template"]["spec"]["containers"][0]["image"] for each in found}
+        return {each["metadata"]["name"] for each in found} == names and images == {"example/shop:4"}
+
+    eventually(as_asked, within=30, what="the last manifest to be carried out, and nothing else to be left")
+    operated.until("Ready", "True")
+    assert (
+        operated.status()["observedGeneration"] == operated.resources.get("JobQueue", "shop")["metadata"]["generation"]
+    )
