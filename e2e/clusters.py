@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import subprocess
-import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import yaml
+
+from services import waiting
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -31,12 +32,7 @@ def run(*command: str, stdin: str | None = None, check: bool = True, within: flo
 
 def eventually(condition: Callable[[], T | None], *, within: float, what: str) -> T:
     """Call `condition` until it returns something true, and return that; AssertionError after `within` seconds."""
-    deadline = time.monotonic() + within
-    while not (value := condition()):
-        if time.monotonic() > deadline:
-            raise AssertionError(f"{what}: not within {within:g} s (last: {value!r})")
-        time.sleep(_PAUSE)
-    return value
+    return waiting.eventually(condition, within=within, what=what, every=_PAUSE)
 
 
 @dataclass(frozen=True)

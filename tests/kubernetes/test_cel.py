@@ -11,22 +11,13 @@ import yaml
 
 from jobqueue_operator.manifest import ManifestError, parse_manifests
 from services.kubernetes import Refused
+from services.operators import job_queue
 
 if TYPE_CHECKING:
     from services.custom_resources import Resources
 
 ROOT = Path(__file__).parents[2]
-JOB_QUEUE: dict[str, Any] = {
-    "apiVersion": "jobqueue.dev/v1alpha1",
-    "kind": "JobQueue",
-    "metadata": {"name": "shop"},
-    "spec": {
-        "database": {"workerSecretRef": {"name": "w"}, "operatorSecretRef": {"name": "o"}},
-        "image": "registry.example/shop-worker:1",
-        "app": "shop.jobs:app",
-        "classes": [{"name": "email", "timeout": "30s"}],
-    },
-}
+JOB_QUEUE = job_queue("shop", {"name": "email", "timeout": "30s"})
 DOWNSTREAM = {
     "apiVersion": "jobqueue.dev/v1alpha1",
     "kind": "DownstreamCapacity",

@@ -11,6 +11,7 @@ import yaml
 
 from services.helm import CHART, Release, render
 from services.kubernetes import Cluster, Refused, control_plane
+from services.operators import job_queue
 from services.waiting import eventually
 
 if TYPE_CHECKING:
@@ -29,17 +30,7 @@ PATHS = {
     "Service": "/api/v1/namespaces/{namespace}/{plural}/{name}",
     "ServiceAccount": "/api/v1/namespaces/{namespace}/{plural}/{name}",
 }
-QUEUE = {
-    "apiVersion": "jobqueue.dev/v1alpha1",
-    "kind": "JobQueue",
-    "metadata": {"name": "shop"},
-    "spec": {
-        "database": {"workerSecretRef": {"name": "w"}, "operatorSecretRef": {"name": "o"}},
-        "image": "registry.example/shop-worker:1",
-        "app": "shop.jobs:app",
-        "classes": [{"name": "email", "timeout": "30s"}],
-    },
-}
+QUEUE = job_queue("shop", {"name": "email", "timeout": "30s"})
 WITHOUT_CRDS: dict[str, Any] = {"crds": {"enabled": False}}
 
 

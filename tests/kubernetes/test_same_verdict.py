@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from jobqueue_operator.manifest import ManifestError, parse_manifests
 from jobqueue_operator.resources.crds import downstream_capacities, job_queues
 from services.kubernetes import Refused
+from services.nested import places
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -146,14 +147,6 @@ SPECS = {
     )
     for definition in (job_queues(), downstream_capacities())
 }
-
-
-def places(value: Any, where: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
-    found = [where] if where else []
-    items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
-    for key, inner in items:
-        found += places(inner, (*where, key))
-    return found
 
 
 @st.composite

@@ -19,7 +19,7 @@ T = TypeVar("T")
 _PAUSE = 0.02  # seconds between two looks
 
 
-def eventually(condition: Callable[[], T | None], *, within: float = 10.0, what: str = "") -> T:
+def eventually(condition: Callable[[], T | None], *, within: float = 10.0, what: str = "", every: float = _PAUSE) -> T:
     """Call `condition` until it returns something true, and return that; AssertionError after `within` seconds."""
     deadline = time.monotonic() + within
     while True:
@@ -28,7 +28,7 @@ def eventually(condition: Callable[[], T | None], *, within: float = 10.0, what:
             return value
         if time.monotonic() >= deadline:
             raise AssertionError(_late(what, within, value))
-        time.sleep(_PAUSE)
+        time.sleep(every)
 
 
 async def eventually_async(condition: Callable[[], Awaitable[T | None]], *, within: float = 10.0, what: str = "") -> T:

@@ -8,18 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 import kopf
 
+from jobqueue_operator.platforms.kubernetes.api import DEADLINE, WATCH_SILENCE, WATCH_SPAN
+
 if TYPE_CHECKING:
     import asyncio
     from collections.abc import Callable
     from pathlib import Path
 
     from jobqueue_operator.cluster.store import Store
-
-CONNECT_TIMEOUT = 10.0
-SERVER_TIMEOUT = 240
-"""Seconds after which the API server ends a watch."""
-CLIENT_TIMEOUT = 300
-"""Seconds after which a watch that was not ended is taken for dead."""
 
 
 def registry(
@@ -68,10 +64,10 @@ def settings() -> kopf.OperatorSettings:
     found.posting.enabled = False
     found.scanning.disabled = True
     found.peering.standalone = True
-    found.watching.connect_timeout = CONNECT_TIMEOUT
-    found.watching.server_timeout = SERVER_TIMEOUT
-    found.watching.client_timeout = CLIENT_TIMEOUT
-    found.networking.request_timeout = CONNECT_TIMEOUT
+    found.watching.connect_timeout = DEADLINE
+    found.watching.server_timeout = WATCH_SPAN
+    found.watching.client_timeout = WATCH_SILENCE
+    found.networking.request_timeout = DEADLINE
     return found
 
 

@@ -15,6 +15,7 @@ from jobqueue_operator.planner.facts import Facts
 from jobqueue_operator.queues.database import Database
 from jobqueue_operator.queues.gather import LeadershipLost, Sight, check_lead
 from jobqueue_operator.queues.remembering import Memories
+from jobqueue_operator.queues.upkeep import Upkeep
 from jobqueue_operator.queues.waking import Doorbell, Waker
 
 if TYPE_CHECKING:
@@ -28,8 +29,6 @@ if TYPE_CHECKING:
     from jobqueue_operator.planner.plan import Plan
     from jobqueue_operator.planner.wanted import Wanted
 
-MAINTAIN_EVERY = 600.0
-"""Seconds between two maintenance runs."""
 LEEWAY = 0.2
 """Seconds by which a look may be early: rounds do not begin to the millisecond."""
 RINGING_MOST = 3_600.0
@@ -101,13 +100,14 @@ class Link:
     _ringing: asyncio.Task[None] | None = None
     _led_at: float = float("-inf")
     _lost: bool = False
-    _maintained_at: float = float("-inf")
+    _upkeep: Upkeep = field(init=False)
 
     def __post_init__(self) -> None:
         self.database = Database(connect.ConnInfo("", None), self.place.schema, holder=self.holder)
         self.bell = Doorbell(self._open_for_listening, schema=self.place.schema)
         self.waker = Waker(self.database, self.bell)
         self.memories = Memories(self.database)
+        self._upkeep = Upkeep(self.database)
 
     def use(self, address: Address, listen: Address) -> None:
         """Connect so from now on; what is open stays open until it breaks, unless the login changed."""
@@ -129,7 +129,7 @@ class Link:
             self.facts = observe.facts(self.snapshot, ())
             self.failure, self.seen_at = None, time.time()
         except LeadershipLost as error:
-            self._lose(str(error))
+            self.lose(str(error))
         except JobQueueError as error:
             self.snapshot, self.failure = None, _failure(error)
 
@@ -156,15 +156,12 @@ class Link:
             return
         await self.waker.update(wanted, plan, Sight(self.facts, self.snapshot))
         await self.memories.keep(plan)
-        now = time.monotonic()
-        maintain = now - self._maintained_at > MAINTAIN_EVERY
-        if maintain:
-            self._maintained_at = now
-        await self.database.upkeep(maintain=maintain)
+        await self._upkeep.run(time.monotonic())
 
     def lose(self, message: str) -> None:
         """Stop acting on this database: somebody else leads it now."""
-        self._lose(message)
+        self._lost, self.snapshot = True, None
+        self.failure = Failure("LedByAnother", f"another operator has taken this database over: {message}")
 
     def due(self, now: float, tick: float) -> bool:
         """Whether to look now: a tick is over, or nearly; it rang; or a class at zero wants an earlier look."""
@@ -186,10 +183,6 @@ class Link:
             self._ringing = asyncio.create_task(self._ring(), name=f"listen {self.place}")
         found = await self.database.snapshot(tick=5.0)
         self.restored = self.memories.restore(found)
-
-    def _lose(self, message: str) -> None:
-        self._lost, self.snapshot = True, None
-        self.failure = Failure("LedByAnother", f"another operator has taken this database over: {message}")
 
     async def _ring(self) -> None:
         while True:

@@ -17,10 +17,11 @@ from typing import TYPE_CHECKING
 
 from psycopg.conninfo import make_conninfo
 
+from jobqueue.connect import FILES
+
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
-KEYS = ("host", "port", "dbname", "user", "password", "sslmode", "sslrootcert")
 NEEDED = ("host", "dbname", "user")
 SSL_MODES = frozenset({"disable", "allow", "prefer", "require", "verify-ca", "verify-full"})
 VALUE_MOST = 65_536
@@ -74,7 +75,7 @@ class Login:
 
 def read(data: Mapping[str, str], *, secret: str) -> Login:
     """Read a Secret's data (base64). Raises LoginRefused."""
-    found = {name: _decode(data[name], name, secret) for name in KEYS if data.get(name)}
+    found = {name: _decode(data[name], name, secret) for name in FILES if data.get(name)}
     host = found["host"] = found.get("host", "").lower().rstrip(".")
     missing = [name for name in NEEDED if not found.get(name)]
     if missing:

@@ -28,7 +28,7 @@ from jobqueue_operator.cluster.secrets import Secrets
 from jobqueue_operator.cluster.settings import OperatorSettings, load
 from jobqueue_operator.cluster.store import Store
 from jobqueue_operator.cluster.telling import Teller
-from jobqueue_operator.planner.workload.names import MANAGER_LABEL
+from jobqueue_operator.planner.workload.names import MANAGER, MANAGER_LABEL
 from jobqueue_operator.platforms.kubernetes import api as kubernetes_api
 from jobqueue_operator.platforms.kubernetes.api import Api, ApiError, Kind
 from jobqueue_operator.platforms.kubernetes.applied import Applied
@@ -133,7 +133,7 @@ class Operator:
         except ApiError as error:
             self.failed = _refusal(error)
             return
-        labels = f"{MANAGER_LABEL}=jobqueue-operator"
+        labels = f"{MANAGER_LABEL}={MANAGER}"
         watched = {
             kind: self._informers(api, kind, labels)
             for kind in (kubernetes_api.PODS, kubernetes_api.DEPLOYMENTS, kubernetes_api.DISRUPTION_BUDGETS)
@@ -214,7 +214,6 @@ class Operator:
         )
         return Rounds(
             settings=self.settings,
-            cluster=cluster,
             queues=queues,
             capacities=capacities,
             connecting=Connecting(Secrets(api), self.settings, folder, self._bell.set),

@@ -178,7 +178,7 @@ class Reconciler:
             if class_ is None or class_ in names:
                 continue
             seen = snapshot.find(class_)
-            left = seen.ready + seen.scheduled + seen.in_flight + seen.expired if seen is not None else 0
+            left = seen.unfinished if seen is not None else 0
             if left:
                 if not (deployment.get("spec") or {}).get("replicas"):
                     await self.cluster.api.merge(

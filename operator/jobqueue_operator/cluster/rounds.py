@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 from jobqueue.errors import JobQueueError
 from jobqueue.signals.collector import Observation
+from jobqueue_operator import asked
 from jobqueue_operator.cluster import views
 from jobqueue_operator.cluster.admission import Admission
 from jobqueue_operator.cluster.references import Trouble
 from jobqueue_operator.cluster.work import Work
 from jobqueue_operator.planner.decide import plan
 from jobqueue_operator.planner.plan import Plan
-from jobqueue_operator.planner.wanted import CapacitySpec, PoolSpec, Wanted
+from jobqueue_operator.planner.wanted import Wanted
 from jobqueue_operator.platforms.kubernetes import pods
 from jobqueue_operator.platforms.kubernetes.api import ApiError
 from jobqueue_operator.registration import class_settings, downstream_name, own_name
@@ -33,7 +34,6 @@ if TYPE_CHECKING:
     from jobqueue_operator.cluster.store import Key, Store
     from jobqueue_operator.cluster.telling import Teller
     from jobqueue_operator.planner.facts import Facts
-    from jobqueue_operator.platforms.kubernetes.platform import Cluster
     from jobqueue_operator.resources import DownstreamCapacity
 
 log = logging.getLogger(__name__)
@@ -52,7 +52,6 @@ class Rounds:
     """Everything one operator remembers between two rounds."""
 
     settings: OperatorSettings
-    cluster: Cluster
     queues: Store
     capacities: Store
     connecting: Connecting
@@ -87,7 +86,8 @@ class Rounds:
         for work in works:
             if work.link is not None and work.link.snapshot is not None:
                 work.link.restored = None
-        await self._each(works, lambda work: self.reconciler.reconcile(work, self._plan))
+        parts = views.by_queue(self._plan)
+        await self._each(works, lambda work: self.reconciler.reconcile(work, parts.get(work.key, Plan(()))))
         await self._after(works, wanted)
         stamp = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
         await self._each(works, lambda work: self.teller.tell(work, now=stamp))
@@ -194,11 +194,10 @@ class Rounds:
     def _with_restored(self, works: Iterable[Work]) -> Plan:
         """Return the last plan, with what was stored for classes that it did not see yet."""
         restored = {
-            key: pool
+            views.pool_key(work.key, pool.class_): pool
             for work in works
             if work.link is not None and work.link.restored is not None
             for pool in work.link.restored.pools
-            if (key := views.pool_key(work.key, pool.class_))
         }
         kept = [pool for pool in self._plan.pools if pool.class_ not in restored]
         renamed = [views.renamed(pool, key) for key, pool in restored.items()]
@@ -263,21 +262,15 @@ def _one_owner_a_class(works: Sequence[Work], before: Owners) -> Owners:
 
 def _wanted(works: Iterable[Work], downstreams: dict[Key, DownstreamCapacity], reconciler: Reconciler) -> Wanted:
     pools = tuple(
-        PoolSpec(
+        asked.pool(
+            work.queue,
+            spec,
             key=views.pool_key(work.key, spec.name),
-            spec=spec,
             revision=reconciler.made(work, spec).revision,
-            namespace=work.key[0],
-            queue=work.key[1],
             database=work.database_name,
-            downstream=downstream_name(work.queue, spec.capacity.ref) if spec.capacity is not None else None,
         )
         for work in works
         if work.queue is not None
         for spec in work.queue.spec.classes
     )
-    capacities = tuple(
-        CapacitySpec(name=own_name(d), spec=d.spec, namespace=d.metadata.namespace)
-        for _, d in sorted(downstreams.items())
-    )
-    return Wanted(pools=pools, capacities=capacities)
+    return Wanted(pools=pools, capacities=tuple(asked.capacity(d) for _, d in sorted(downstreams.items())))

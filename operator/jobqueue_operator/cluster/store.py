@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from jobqueue_operator.manifest import validate
+from jobqueue_operator.planner.workload.names import RESTART
 from jobqueue_operator.platforms.kubernetes.pods import moment
 from jobqueue_operator.resources import DownstreamCapacity, JobQueue
 
@@ -19,8 +20,6 @@ log = logging.getLogger(__name__)
 
 Key = tuple[str, str]
 """Namespace and name."""
-RESTART = "restart.jobqueue.dev/"
-"""Prefix of the annotations that ask for new workers of a class, each with the time of asking."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -76,7 +76,7 @@ class Teller:
         if snapshot is None or last is None or last.queue is None:
             return
         seen = [found for spec in last.queue.spec.classes if (found := snapshot.find(spec.name)) is not None]
-        left = {c.class_: c.ready + c.scheduled + c.in_flight + c.expired for c in seen}
+        left = {c.class_: c.unfinished for c in seen}
         said = ", ".join(f"{count} of class {name}" for name, count in left.items() if count)
         if said:
             note = f"deleted with jobs left: {said}; they stay in the database until a worker of their class comes"

@@ -53,6 +53,14 @@ def together(parts: Mapping[Key, tuple[str, Facts]], classes: Mapping[Key, Itera
     return replace(found, downstreams={name: tuple(by.values()) for name, by in downstreams.items()})
 
 
+def by_queue(plan: Plan) -> dict[Key, Plan]:
+    """Return each JobQueue's pools, and all downstreams: what `part` of that JobQueue needs of a plan."""
+    pools: dict[Key, list[Pool]] = {}
+    for pool in plan.pools:
+        pools.setdefault(_queue(pool.class_), []).append(pool)
+    return {key: Plan(tuple(each), plan.downstreams) for key, each in pools.items()}
+
+
 def part(plan: Plan, queue: Key, database: str) -> Plan:
     """Return one JobQueue's part of a plan, in the words of its database."""
     prefix = pool_key(queue, "")
@@ -69,12 +77,18 @@ def renamed(pool: Pool, key: str) -> Pool:
 
 def local(wanted: Wanted, plan: Plan, queues: Iterable[Key]) -> tuple[Wanted, Plan]:
     """Return what concerns one database, classes by their names. `queues`: the JobQueues that share it."""
-    prefixes = tuple(pool_key(queue, "") for queue in queues)
+    those = set(queues)
 
     def name(key: str) -> str:
         return key.rpartition("/")[2]
 
     return (
-        Wanted(pools=tuple(replace(p, key=name(p.key)) for p in wanted.pools if p.key.startswith(prefixes))),
-        Plan(tuple(renamed(p, name(p.class_)) for p in plan.pools if p.class_.startswith(prefixes))),
+        Wanted(pools=tuple(replace(p, key=name(p.key)) for p in wanted.pools if _queue(p.key) in those)),
+        Plan(tuple(renamed(p, name(p.class_)) for p in plan.pools if _queue(p.class_) in those)),
     )
+
+
+def _queue(key: str) -> Key:
+    """Return the JobQueue of a class's key."""
+    namespace, queue, _ = key.split("/")
+    return namespace, queue

@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from jobqueue.cli.writing import write, write_json
+from jobqueue_operator.planner.workload.names import RESTART
 from jobqueue_operator.plugin import patches
 from jobqueue_operator.plugin.access import Cluster
 from jobqueue_operator.plugin.refusals import Changed
@@ -50,12 +51,12 @@ def restart(aim: Aim, name: str, class_: str, *, as_json: bool) -> None:
     patches.chosen(cluster.job_queue(name), [class_])
     patch = patches.restarting(class_, datetime.now(UTC))
     cluster.change(name, patch, kind="merge-patch")
-    moment = patch["metadata"]["annotations"][f"{patches.RESTART}{class_}"]
+    moment = patch["metadata"]["annotations"][f"{RESTART}{class_}"]
     if as_json:
         write_json({"namespace": cluster.namespace, "name": name, "class": class_, "restarted_at": moment})
     else:
         write(
-            f"{name}: the workers of {class_} are replaced one by one ({patches.RESTART}{class_}: {moment}); "
+            f"{name}: the workers of {class_} are replaced one by one ({RESTART}{class_}: {moment}); "
             f"`kubectl jobqueue status {name} -n {cluster.namespace}` shows how far it is"
         )
 

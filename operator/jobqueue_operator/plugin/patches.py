@@ -7,13 +7,11 @@ from datetime import UTC
 from typing import TYPE_CHECKING, Any
 
 from jobqueue.cli.failure import Refused
+from jobqueue_operator.planner.workload.names import RESTART
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from datetime import datetime
-
-RESTART = "restart.jobqueue.dev/"
-"""Begins the annotation that asks for a class's workers to be replaced; the class's name ends it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,7 @@ from jobqueue_operator.planner.record import Tick
 from jobqueue_operator.queues.carry_out import Executor
 from jobqueue_operator.queues.gather import Gatherer, LeadershipLost, Sight, check_lead
 from jobqueue_operator.queues.remembering import Memories
+from jobqueue_operator.queues.upkeep import Upkeep
 from jobqueue_operator.up import finish
 from jobqueue_operator.up.report import Reporter, capacity_rows, rows
 from jobqueue_operator.up.tell import Teller
@@ -27,9 +28,6 @@ if TYPE_CHECKING:
     from jobqueue_operator.queues.queue import Queue
     from jobqueue_operator.queues.waking import Waker
     from jobqueue_operator.up.recording import Recording
-
-MAINTAIN_EVERY = 600.0
-"""Seconds between two maintenance runs."""
 
 
 @dataclass(slots=True)
@@ -51,15 +49,16 @@ class Loop:
     _executor: Executor = field(init=False)
     _teller: Teller = field(init=False)
     _memories: Memories = field(init=False)
+    _upkeep: Upkeep = field(init=False)
     _restored: bool = False
     _plan: Plan | None = None
-    _maintained_at: float | None = None
 
     def __post_init__(self) -> None:
         self._gatherer = Gatherer(self.queue, self.platform, self.reporter, tick=self.interval)
         self._executor = Executor(self.queue, self.platform, self.reporter)
         self._teller = Teller(self.queue, self.reporter)
         self._memories = Memories(self.queue)
+        self._upkeep = Upkeep(self.queue)
 
     async def run(self) -> int:
         """Work until stopped or finished; return the exit status. The workers are still up when this returns."""
@@ -106,7 +105,7 @@ class Loop:
         await self._tell(sight, facts, decided)
         if sight.snapshot is not None:
             await self._teller.attempt("remembering", self._memories.keep(decided))
-            await self._upkeep(now)
+            await self._teller.attempt("upkeep", self._upkeep.run(now))
         return facts
 
     async def show(self) -> None:
@@ -129,12 +128,6 @@ class Loop:
         seen = sight.snapshot is not None
         done = await self._teller.attempt("counting", self.queue.done()) if seen else None
         self.reporter.tick(rows(self.wanted, facts, plan, done, self._teller.looping), capacity_rows(plan))
-
-    async def _upkeep(self, now: float) -> None:
-        maintain = self._maintained_at is None or now - self._maintained_at > MAINTAIN_EVERY
-        if maintain:
-            self._maintained_at = now
-        await self._teller.attempt("upkeep", self.queue.upkeep(maintain=maintain))
 
     def _soon(self, facts: Facts) -> Mapping[str, int]:
         if not self.ending.when_empty or not facts.visible:

@@ -48,9 +48,9 @@ class Teller:
         """Say which classes have jobs here and are in no manifest, once each time that changes."""
         names = frozenset(known)
         found = {
-            c.class_: c.ready + c.in_flight + c.scheduled
+            c.class_: c.unfinished
             for c in (sight.snapshot.classes if sight.snapshot is not None else ())
-            if c.class_ not in names and c.ready + c.in_flight + c.scheduled
+            if c.class_ not in names and c.unfinished
         }
         if sight.snapshot is None or found.keys() == self._strangers:
             return

@@ -12,9 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from psycopg.conninfo import conninfo_to_dict
 
-from jobqueue.connect import ConnInfo
+from jobqueue.connect import FILES, ConnInfo
 from jobqueue_operator.cluster import login as module
-from jobqueue_operator.cluster.login import KEYS, SSL_MODES, Login, LoginRefused, addresses, read
+from jobqueue_operator.cluster.login import SSL_MODES, Login, LoginRefused, addresses, read
 
 PASSWORD = "pa55word"
 CERTIFICATE = "-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----"
@@ -133,7 +133,7 @@ def test_the_certificate_is_a_file_of_ours_and_the_last_step_adds_nothing(monkey
     parsed = conninfo_to_dict(ConnInfo(found.conninfo(["10.0.0.1"], "/run/ca.pem"), None).conninfo())
     assert (parsed["sslrootcert"], parsed["password"]) == ("/run/ca.pem", "")
     more = {"hostaddr", "passfile", "sslcert", "gssencmode", "application_name", "connect_timeout", "tcp_user_timeout"}
-    assert parsed.keys() <= {*KEYS, *more, "keepalives_idle", "keepalives_interval", "keepalives_count"}
+    assert parsed.keys() <= {*FILES, *more, "keepalives_idle", "keepalives_interval", "keepalives_count"}
 
 
 def login(host: str) -> Login:

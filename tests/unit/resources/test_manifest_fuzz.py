@@ -11,6 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from jobqueue_operator.manifest import ManifestError, parse_manifests
+from services.nested import places
 
 FULL = Path(__file__).with_name("full.yaml").read_text()
 DOCUMENTS = [d for d in yaml.safe_load_all(FULL) if d]
@@ -19,14 +20,6 @@ ODD: list[Any] = [
     *("", " ", "x", "30s", "-1s", "1e9d", "\ud83d\ude00", "a" * 5000, "0 8 * * *", "Mars", "null", "~", "<<"),
     *([], {}, [[]], [None], {"name": None}, {"": 0}, [1, "x", {}], {"min": "1"}),
 ]
-
-
-def places(value: Any, where: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
-    found = [where] if where else []
-    items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
-    for key, inner in items:
-        found += places(inner, (*where, key))
-    return found
 
 
 def spoil(document: Any, rng: random.Random) -> Any:

@@ -92,6 +92,11 @@ class ClassSnapshot:
         """Jobs of status running: all leases, the expired ones too."""
         return self.in_flight + self.expired
 
+    @property
+    def unfinished(self) -> int:
+        """Jobs that have not ended: pending and running."""
+        return self.pending + self.running
+
 
 @dataclass(frozen=True)
 class WorkerSnapshot:

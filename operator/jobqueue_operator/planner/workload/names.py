@@ -16,6 +16,10 @@ QUEUE_LABEL = "jobqueue.dev/queue"
 CLASS_LABEL = "jobqueue.dev/class"
 REVISION = "jobqueue.dev/revision"
 """Pod label and pod template annotation: what the template is made from, as a hash."""
+MANAGER = "jobqueue-operator"
+"""Value of the label by which the operator's own objects are known, and its field manager."""
+RESTART = "restart.jobqueue.dev/"
+"""Prefix of a JobQueue's annotations that ask for new workers of a class, each with the time of asking."""
 RESTARTED_AT = "jobqueue.dev/restarted-at"
 """Pod template annotation: when somebody asked for new pods."""
 
@@ -40,7 +44,7 @@ def queue_labels(queue_name: str) -> dict[str, str]:
         NAME_LABEL: "jobqueue-worker",
         INSTANCE_LABEL: queue_name,
         COMPONENT_LABEL: "worker",
-        MANAGER_LABEL: "jobqueue-operator",
+        MANAGER_LABEL: MANAGER,
         QUEUE_LABEL: queue_name,
     }
 

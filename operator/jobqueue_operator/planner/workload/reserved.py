@@ -22,7 +22,7 @@ Way: TypeAlias = tuple[Step, ...]
 
 MARKS = frozenset({"pod-template-hash", "controller.kubernetes.io/pod-deletion-cost"})
 """Labels and annotations that pods get later, from a Deployment and from us."""
-PREFIXES = ("jobqueue.dev/", "restart.jobqueue.dev/")
+PREFIXES = ("jobqueue.dev/", names.RESTART)
 
 _WORKER: Way = ("spec", "containers", ("name", pod.CONTAINER))
 _SECRETS = "holds the Secret that spec.database or spec.wakeup names; take another name"

@@ -16,6 +16,8 @@ import aiohttp
 from aiohttp.http_exceptions import HttpProcessingError
 from kubernetes.aio.client.exceptions import ApiException, OpenApiException
 
+from jobqueue_operator.planner.workload.names import MANAGER
+
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable, Mapping
 
@@ -31,8 +33,6 @@ WATCH_SILENCE = 300.0
 """Seconds after which a watch that was not ended is taken for dead."""
 PAGE = 500
 """Objects in one page of a list."""
-MANAGER = "jobqueue-operator"
-"""Our field manager."""
 
 _APPLY = "application/apply-patch+yaml"
 _MERGE = "application/merge-patch+json"
