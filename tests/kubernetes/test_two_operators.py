@@ -98,7 +98,7 @@ def test_a_database_that_goes_away_changes_nothing_and_is_said(
 
 
 async def test_an_api_server_that_is_cut_off_is_found_again_and_nothing_is_missed(
-    operated: Operated, tmp_path: Path
+    operated: Operated, database: Database, tmp_path: Path
 ) -> None:
     server = urllib.parse.urlsplit(operated.cluster.url).port
 
@@ -116,10 +116,15 @@ async def test_an_api_server_that_is_cut_off_is_found_again_and_nothing_is_misse
         await asyncio.to_thread(eventually, lambda: image() == "example/shop:2", within=20)
         proxy.freeze()
         await asyncio.to_thread(operated.put, job_queue("shop", job_class(), image="example/shop:3"))
-        await asyncio.to_thread(process.wait_for_line, "did not answer within 10s", within=40)
-        assert image() == "example/shop:2"
+        with database.connect() as connection:  # what the database says asks for a pod, and so for an answer
+            connection.execute("SELECT jobqueue.enqueue('email', 'work', '{}')")
+        await asyncio.to_thread(process.wait_for_line, "the API server did not answer within 10s", within=20)
+        found = operated.deployment()["spec"]
+        assert (image(), found["replicas"]) == ("example/shop:2", 0)
         proxy.thaw()
         await asyncio.to_thread(eventually, lambda: image() == "example/shop:3", within=30)
+        await asyncio.to_thread(eventually, lambda: operated.deployment()["spec"]["replicas"] == 1, within=30)
+        process.wait_for_line("the API server answers again")
     assert process.code is None
 
 

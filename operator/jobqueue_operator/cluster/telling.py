@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from jobqueue_operator.cluster import events
 from jobqueue_operator.planner import status
 from jobqueue_operator.planner.status import ClassState, Condition, QueueState
-from jobqueue_operator.platforms.kubernetes.api import DOWNSTREAM_CAPACITIES, JOB_QUEUES, ApiError
+from jobqueue_operator.platforms.kubernetes.api import DOWNSTREAM_CAPACITIES, JOB_QUEUES, ApiError, Unreachable
 from jobqueue_operator.registration import own_name
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ class Teller:
     _written_at: dict[tuple[str, Key], float] = field(default_factory=dict)
     _replicas: dict[tuple[Key, str], int] = field(default_factory=dict)
     _lost: set[str] = field(default_factory=set)
-    _unreachable: bool = False
+    _refused: bool = False
 
     async def tell(self, work: Work, *, now: str) -> None:
         """Write one JobQueue's status and events, where they are news. `now`: RFC 3339."""
@@ -126,11 +126,11 @@ class Teller:
         try:
             answer = await self.api.apply_status(kind, manifest)
         except ApiError as error:
-            if not self._unreachable:
+            if not self._refused and not isinstance(error, Unreachable):
                 log.warning("the status of %s %s/%s was not written: %s", name, *known.key, error)
-            self._unreachable = True
+                self._refused = True
             return None
-        self._unreachable = False
+        self._refused = False
         for type_, reason, note in events.transitions(known.status, after):
             level = logging.WARNING if type_ == "Warning" else logging.INFO
             log.log(level, "%s %s/%s: %s: %s", name, *known.key, reason, note)

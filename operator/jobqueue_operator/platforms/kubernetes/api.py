@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable, Mapping
 
     from kubernetes.aio.client import ApiClient
+
+log = logging.getLogger(__name__)
 
 DEADLINE = 10.0
 """Seconds that one request may take."""
@@ -89,6 +92,8 @@ class Api:
     def __init__(self, client: ApiClient) -> None:
         self._client = client
         self._down_until = 0.0
+        self._silent = False
+        """Whether the last request was not answered, which was said then."""
 
     async def get(self, kind: Kind, namespace: str, name: str) -> Object | None:
         """Return an object, or None when there is none."""
@@ -180,17 +185,25 @@ class Api:
             async with asyncio.timeout(DEADLINE):
                 response = await self._send(method, path, query, body, content_type)
                 answer = json.loads(await response.read())
-        except Unreachable:
-            self._down_until = time.monotonic() + PAUSE
-            raise
+        except Unreachable as error:
+            raise self._unanswered(str(error)) from None
         except TimeoutError:
-            self._down_until = time.monotonic() + PAUSE
-            raise Unreachable(f"the API server did not answer within {DEADLINE:g}s") from None
+            raise self._unanswered(f"the API server did not answer within {DEADLINE:g}s") from None
         except (aiohttp.ClientError, ValueError) as error:
             raise Unreachable(f"the API server cannot be read: {str(error) or type(error).__name__}") from None
+        if self._silent:
+            self._silent = False
+            log.info("the API server answers again")
         if not isinstance(answer, dict):
             raise Unreachable("the API server's answer is no object")
         return answer
+
+    def _unanswered(self, why: str) -> Unreachable:
+        self._down_until = time.monotonic() + PAUSE
+        if not self._silent:
+            self._silent = True
+            log.warning("%s; what runs goes on as it is", why)
+        return Unreachable(why)
 
     async def _send(
         self,
