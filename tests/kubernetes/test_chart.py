@@ -9,7 +9,7 @@ import helm_python
 import pytest
 import yaml
 
-from services.helm import CHART, Release, render
+from services.helm import CHART, PATHS, Release, path_of, render
 from services.kubernetes import Cluster, Refused, control_plane
 from services.operators import job_queue
 from services.waiting import eventually
@@ -18,18 +18,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-PATHS = {
-    "ClusterRole": "/apis/rbac.authorization.k8s.io/v1/{plural}/{name}",
-    "ClusterRoleBinding": "/apis/rbac.authorization.k8s.io/v1/{plural}/{name}",
-    "CustomResourceDefinition": "/apis/apiextensions.k8s.io/v1/{plural}/{name}",
-    "Deployment": "/apis/apps/v1/namespaces/{namespace}/{plural}/{name}",
-    "NetworkPolicy": "/apis/networking.k8s.io/v1/namespaces/{namespace}/networkpolicies/{name}",
-    "PodDisruptionBudget": "/apis/policy/v1/namespaces/{namespace}/{plural}/{name}",
-    "Role": "/apis/rbac.authorization.k8s.io/v1/namespaces/{namespace}/{plural}/{name}",
-    "RoleBinding": "/apis/rbac.authorization.k8s.io/v1/namespaces/{namespace}/{plural}/{name}",
-    "Service": "/api/v1/namespaces/{namespace}/{plural}/{name}",
-    "ServiceAccount": "/api/v1/namespaces/{namespace}/{plural}/{name}",
-}
 QUEUE = job_queue("shop", {"name": "email", "timeout": "30s"})
 WITHOUT_CRDS: dict[str, Any] = {"crds": {"enabled": False}}
 
@@ -58,12 +46,6 @@ def helm(bare: Cluster, ops: str) -> Iterator[helm_python.Config]:
     with helm_python.Config(kubeconfig_path=bare.kubeconfig, namespace=ops) as config:
         yield config
         config.uninstall("jq", ignore_not_found=True)
-
-
-def path_of(found: dict[str, Any]) -> str:
-    metadata = found["metadata"]
-    plural = f"{found['kind'].lower()}s"
-    return PATHS[found["kind"]].format(plural=plural, name=metadata["name"], namespace=metadata.get("namespace"))
 
 
 def is_there(cluster: Cluster, path: str) -> bool:

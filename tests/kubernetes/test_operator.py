@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from services.operators import Operated, job_class, job_queue, secret
+from services.operators import Operated, downstream, job_class, job_queue, secret
 from services.waiting import eventually
 
 if TYPE_CHECKING:
@@ -87,14 +87,7 @@ def test_a_capacity_that_is_missing_leaves_what_runs_and_its_coming_is_noticed(s
     assert f"DownstreamCapacity {shop.namespace}/orders; create it" in found["message"]
     assert "what was accepted last stays in force" in found["message"]
     assert shop.deployment()["metadata"]["generation"] == before
-    shop.put(
-        {
-            "apiVersion": "jobqueue.dev/v1alpha1",
-            "kind": "DownstreamCapacity",
-            "metadata": {"name": "orders"},
-            "spec": {"units": 8},
-        }
-    )
+    shop.put(downstream("orders", units=8))
     shop.until("SpecAccepted", "True")
     eventually(lambda: shop.deployment()["metadata"]["generation"] > before, within=10)
     shop.until("Ready", "True", name="orders", kind="DownstreamCapacity")

@@ -16,6 +16,19 @@ from jobqueue_operator.resources import documents
 CHART = Path(__file__).parents[2] / "charts" / "jobqueue-operator"
 MONITORING = ("monitoring.coreos.com/v1/ServiceMonitor", "monitoring.coreos.com/v1/PodMonitor")
 """What a cluster knows in which Prometheus Operator runs."""
+PATHS = {
+    "ClusterRole": "/apis/rbac.authorization.k8s.io/v1/{plural}/{name}",
+    "ClusterRoleBinding": "/apis/rbac.authorization.k8s.io/v1/{plural}/{name}",
+    "CustomResourceDefinition": "/apis/apiextensions.k8s.io/v1/{plural}/{name}",
+    "Deployment": "/apis/apps/v1/namespaces/{namespace}/{plural}/{name}",
+    "NetworkPolicy": "/apis/networking.k8s.io/v1/namespaces/{namespace}/networkpolicies/{name}",
+    "PodDisruptionBudget": "/apis/policy/v1/namespaces/{namespace}/{plural}/{name}",
+    "Role": "/apis/rbac.authorization.k8s.io/v1/namespaces/{namespace}/{plural}/{name}",
+    "RoleBinding": "/apis/rbac.authorization.k8s.io/v1/namespaces/{namespace}/{plural}/{name}",
+    "Service": "/api/v1/namespaces/{namespace}/{plural}/{name}",
+    "ServiceAccount": "/api/v1/namespaces/{namespace}/{plural}/{name}",
+}
+"""Where an API server has the chart's objects."""
 CLUSTER_SCOPED = frozenset({"ClusterRole", "ClusterRoleBinding", "CustomResourceDefinition"})
 
 
@@ -78,6 +91,13 @@ def render(
     helm_python.HelmValuesError when the schema refuses the values, HelmRenderError when a template does.
     """
     return _render(json.dumps(values or {}, sort_keys=True), name, namespace, knows)
+
+
+def path_of(found: dict[str, Any]) -> str:
+    """Return where an API server has this object."""
+    metadata = found["metadata"]
+    plural = f"{found['kind'].lower()}s"
+    return PATHS[found["kind"]].format(plural=plural, name=metadata["name"], namespace=metadata.get("namespace"))
 
 
 @functools.cache

@@ -50,6 +50,16 @@ def job_class(name: str = "email", **fields: Any) -> dict[str, Any]:
     }
 
 
+def downstream(name: str, **spec: Any) -> dict[str, Any]:
+    """Return a DownstreamCapacity as a user writes it."""
+    return {
+        "apiVersion": "jobqueue.dev/v1alpha1",
+        "kind": "DownstreamCapacity",
+        "metadata": {"name": name},
+        "spec": spec,
+    }
+
+
 def secret(name: str, database: Database, **other: str) -> dict[str, Any]:
     """Return a Secret with a database's login."""
     found = psycopg.conninfo.conninfo_to_dict(database.direct)
