@@ -151,22 +151,22 @@ class NotifyWakeup(PollingWakeup):
             await sender.execute("SELECT pg_notify(%s, %s)", (self._private, token))
         deadline = time.monotonic() + self._patience.echo
         while (left := deadline - time.monotonic()) > 0:
-            if token in await self._receive(connection, left, stop_after=1):
+            if await self._receive(connection, left, awaited=token):
                 return
         raise _NoEchoError
 
     async def _receive(
-        self, connection: psycopg.AsyncConnection[Any], seconds: float, *, stop_after: int | None = None
-    ) -> set[str]:
-        """Act on what arrives within `seconds`; return the payloads of the private channel."""
-        private = set()
+        self, connection: psycopg.AsyncConnection[Any], seconds: float, *, awaited: str | None = None
+    ) -> bool:
+        """Act on what arrives within `seconds`, or until something does when an echo is awaited. Return if it came."""
+        came = False
         # Always exhausted: leaving the iterator early loses what came in the same packet.
-        async for heard in connection.notifies(timeout=seconds, stop_after=stop_after):
+        async for heard in connection.notifies(timeout=seconds, stop_after=None if awaited is None else 1):
             if heard.channel == self._private:
-                private.add(heard.payload)
+                came = came or heard.payload == awaited
             else:
                 self._act(heard.payload)
-        return private
+        return came
 
     def _act(self, payload: str) -> None:
         topic, _, value = payload.partition(":")
