@@ -164,7 +164,7 @@ async def test_whether_waiting_helps_is_told(
     async def refuse_later(*_: object, **__: object) -> None:
         refuse()
 
-    monkeypatch.setattr("psycopg.connect", refuse)
+    monkeypatch.setattr("psycopg.Connection.connect", refuse)
     monkeypatch.setattr("psycopg.AsyncConnection.connect", refuse_later)
     info = connect.resolve("host=127.0.0.1")
     with pytest.raises(ConnectionFailed, match=remedy) as caught:

@@ -11,7 +11,7 @@ import os
 import re
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import psycopg
 from psycopg import pq
@@ -19,7 +19,7 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from jobqueue.errors import ConfigurationError, ConnectionFailed
 
-__all__ = ["ConnInfo", "is_named", "open_async", "open_sync", "resolve"]
+__all__ = ["ConnInfo", "is_named", "open_async", "open_async_as", "open_sync", "resolve"]
 
 FILES = ("host", "port", "dbname", "user", "password", "sslmode", "sslrootcert")
 CONNECT_TIMEOUT = 10  # seconds an address; a DSN may say otherwise
@@ -52,6 +52,8 @@ _HOW = (
 _OPTIONS: dict[str, Any] = {"autocommit": True, "prepare_threshold": None}
 # A peer that vanished without a word is noticed after about 30 s.
 _KEEPALIVE = {"keepalives_idle": 10, "keepalives_interval": 5, "keepalives_count": 3, "tcp_user_timeout": 30_000}
+
+Opened = TypeVar("Opened", bound=psycopg.AsyncConnection[Any])
 
 
 @dataclass(frozen=True)
@@ -100,18 +102,25 @@ def resolve(dsn: str | None = None, *, directory: Path | None = None) -> ConnInf
 
 async def open_async(info: ConnInfo, **options: Any) -> psycopg.AsyncConnection[Any]:
     """Open an asyncio connection. Raises ConnectionFailed with one line that holds no secret."""
+    return await open_async_as(psycopg.AsyncConnection[Any], info, **options)
+
+
+async def open_async_as(kind: type[Opened], info: ConnInfo, **options: Any) -> Opened:
+    """Open an asyncio connection of a kind of one's own. Raises as `open_async`, and what that kind raises."""
     conninfo = info.conninfo()
     try:
-        return await psycopg.AsyncConnection.connect(conninfo, **_OPTIONS | options)
+        return await kind.connect(conninfo, **_OPTIONS | options)
     except (psycopg.Error, UnicodeError) as error:
         raise _failure(error, conninfo) from None
 
 
-def open_sync(info: ConnInfo, **options: Any) -> psycopg.Connection[Any]:
-    """Open a connection. Raises ConnectionFailed with one line that holds no secret."""
+def open_sync(
+    info: ConnInfo, *, kind: type[psycopg.Connection[Any]] = psycopg.Connection, **options: Any
+) -> psycopg.Connection[Any]:
+    """Open a connection of some kind. Raises ConnectionFailed with one line that holds no secret."""
     conninfo = info.conninfo()
     try:
-        return psycopg.connect(conninfo, **_OPTIONS | options)
+        return kind.connect(conninfo, **_OPTIONS | options)
     except (psycopg.Error, UnicodeError) as error:
         raise _failure(error, conninfo) from None
 

@@ -12,6 +12,8 @@ from jobqueue import connect
 from jobqueue.errors import ConnectionFailed, JobQueueError, SchemaError, StaleEpoch
 from jobqueue_operator import observe
 from jobqueue_operator.planner.facts import Facts
+from jobqueue_operator.queues.allowance import AnswerTooLarge
+from jobqueue_operator.queues.capped import Listening
 from jobqueue_operator.queues.database import Database
 from jobqueue_operator.queues.gather import LeadershipLost, Sight, check_lead
 from jobqueue_operator.queues.remembering import Memories
@@ -31,6 +33,8 @@ if TYPE_CHECKING:
 
 LEEWAY = 0.2
 """Seconds by which a look may be early: rounds do not begin to the millisecond."""
+LOOK_AGAIN = 60.0
+"""Seconds after which a database is looked at again that sent too much."""
 RINGING_MOST = 3_600.0
 """Seconds after which a bell that never rang is looked at all the same."""
 LEAD_AGAIN = 30.0
@@ -95,6 +99,7 @@ class Link:
     _address: Address | None = None
     _listen: Address | None = None
     _settled: dict[str, Mapping[str, Any]] = field(default_factory=dict)
+    _not_before: float = float("-inf")
     rang: bool = False
     """Whether it rang since the last look."""
     _ringing: asyncio.Task[None] | None = None
@@ -119,6 +124,8 @@ class Link:
         """Lead the database if need be, and look. Says in `failure` what is wrong; never raises for it."""
         now = self.looked_at = time.monotonic()
         self.rang = False
+        if now < self._not_before:
+            return
         try:
             if self.database.epoch is None or self._lost:
                 if now - self._led_at < (LEAD_AGAIN if self._lost else 0.0):
@@ -132,6 +139,8 @@ class Link:
             self.lose(str(error))
         except JobQueueError as error:
             self.snapshot, self.failure = None, _failure(error)
+            if isinstance(error, AnswerTooLarge):
+                self._not_before = now + LOOK_AGAIN
 
     async def settle(self, limits: Mapping[str, int], classes: Mapping[str, Mapping[str, Any]]) -> None:
         """Write what is not written yet: classes that changed, and limits of downstreams that are unknown there.
@@ -193,7 +202,7 @@ class Link:
     async def _open_for_listening(self) -> psycopg.AsyncConnection[Any]:
         if self._listen is None:
             raise ConnectionFailed("no login yet")
-        return await connect.open_async(connect.ConnInfo(self._conninfo(self._listen), None))
+        return await connect.open_async_as(Listening, connect.ConnInfo(self._conninfo(self._listen), None))
 
     def _conninfo(self, address: Address) -> str:
         certificate = None
@@ -210,6 +219,8 @@ def _failure(error: JobQueueError) -> Failure:
         return Failure("SchemaNotReady", str(error))
     if isinstance(error, StaleEpoch):
         return Failure("LedByAnother", str(error))
+    if isinstance(error, AnswerTooLarge):
+        return Failure("AnswerTooLarge", str(error))
     if isinstance(error, ConnectionFailed):
         return Failure("Unreachable" if error.retry_helps else "LoginFailed", str(error))
     return Failure("QueueRefused", str(error))

@@ -11,6 +11,9 @@ from psycopg import sql
 
 from jobqueue import connect, migrate, queue, signals
 from jobqueue.errors import ConfigurationError, ConnectionFailed, JobQueueError, SchemaError
+from jobqueue_operator.queues.allowance import REMEDY, AnswerTooLarge
+from jobqueue_operator.queues.capped import Capped, migrating
+from jobqueue_operator.queues.fitting import fitting
 from jobqueue_operator.registration import class_settings, first_limit, own_name
 
 if TYPE_CHECKING:
@@ -26,6 +29,8 @@ DEADLINE = 10.0
 """Seconds that any call may take, connecting included."""
 SHORTEST_TICK, LONGEST_TICK = 0.1, 10.0
 """Seconds: what the snapshot can be asked to count arrivals over."""
+UNREADABLE = (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError)
+"""What decoding an answer raises that no queue gives."""
 COUNTING_SHARE = 20.0
 """Counting done jobs takes at most one part in this many of the time: a long count is repeated seldom."""
 
@@ -38,7 +43,7 @@ class Database:
         self._schema = schema
         self._holder = holder
         self._turn = asyncio.Lock()
-        self._connection: psycopg.AsyncConnection[Any] | None = None
+        self._connection: Capped | None = None
         self._epoch: int | None = None
         self._done: Mapping[str, int] = {}
         self._count_at = 0.0
@@ -59,7 +64,7 @@ class Database:
         except SchemaError:
             if not may_migrate:
                 raise
-            await asyncio.to_thread(self._migrate)
+            await self._migrate()
         self._epoch = await self._call(lambda c: queue.lead(c, self._holder, schema=self._schema))
 
     async def register(self, queues: Sequence[JobQueue], downstreams: Sequence[DownstreamCapacity]) -> None:
@@ -90,7 +95,11 @@ class Database:
     async def snapshot(self, *, tick: float) -> signals.Snapshot:
         """Return all facts of all classes."""
         tick = min(max(tick, SHORTEST_TICK), LONGEST_TICK)
-        return signals.decode(await self._call(lambda c: queue.snapshot(c, tick=tick, schema=self._schema)))
+
+        async def read(connection: psycopg.AsyncConnection[Any]) -> signals.Snapshot:
+            return signals.decode(fitting(await queue.snapshot(connection, tick=tick, schema=self._schema)))
+
+        return await self._call(read)
 
     async def done(self) -> Mapping[str, int]:
         """Return how many jobs of each class are done. The count is repeated no more often than it can be afforded."""
@@ -140,9 +149,17 @@ class Database:
             await self._connection.close()
             self._connection = None
 
-    def _migrate(self) -> None:
-        with connect.open_sync(self._info, autocommit=True) as connection:
-            migrate.apply(connection, schema=self._schema)
+    async def _migrate(self) -> None:
+        kind = migrating(asyncio.get_running_loop())
+
+        def apply() -> None:
+            with connect.open_sync(self._info, kind=kind, autocommit=True) as connection:
+                migrate.apply(connection, schema=self._schema)
+
+        try:
+            await asyncio.to_thread(apply)
+        except psycopg.Error as error:
+            raise JobQueueError(f"the schema could not be migrated: {_line(error)}") from None
 
     async def _count(self, connection: psycopg.AsyncConnection[Any]) -> dict[str, int]:
         query = sql.SQL("SELECT class, count(*) FROM {}.jobs WHERE status = 'done' GROUP BY class")
@@ -153,16 +170,26 @@ class Database:
         try:
             async with asyncio.timeout(DEADLINE), self._turn:
                 if self._connection is None or self._connection.closed:
-                    self._connection = await connect.open_async(self._info, autocommit=True)
-                return await work(self._connection)
+                    self._connection = await connect.open_async_as(Capped, self._info, autocommit=True)
+                    # Without a handler the driver keeps every notification, and nobody asks for them here.
+                    self._connection.add_notify_handler(lambda _: None)
+                with self._connection.answer() as connection:
+                    return await work(connection)
         except TimeoutError:
             await self._drop()
             raise ConnectionFailed(f"the database did not answer within {DEADLINE:g}s") from None
+        except AnswerTooLarge:
+            await self._drop()
+            raise
         except psycopg.OperationalError as error:
             await self._drop()
             raise ConnectionFailed(_line(error)) from None
         except psycopg.Error as error:
             raise JobQueueError(_line(error)) from None
+        except UNREADABLE as error:
+            await self._drop()
+            said = f"the database answered what no queue does ({type(error).__name__}: {error!s:.200}); {REMEDY}"
+            raise JobQueueError(said) from error
 
     async def _drop(self) -> None:
         connection, self._connection = self._connection, None
