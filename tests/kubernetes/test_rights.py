@@ -22,11 +22,11 @@ if TYPE_CHECKING:
 
 Right = tuple[str, str, str]
 """API group, resource, verb."""
+MADE = (("apps", "deployments"), ("policy", "poddisruptionbudgets"), ("networking.k8s.io", "networkpolicies"))
 APPLIED = {
     ("apps", "deployments", "create"),
     ("", "serviceaccounts", "create"),
     ("policy", "poddisruptionbudgets", "create"),
-    ("networking.k8s.io", "networkpolicies", "create"),
 }
 """What applying something new takes beside `patch`, which is the one verb that an audit shows of it."""
 
@@ -109,7 +109,7 @@ def make_it_do_everything(operated: Operated, database: Database, release: Relea
         standalone="false",
         lease_namespace=metadata["namespace"],
         lease_name=release.environment["JOBQUEUE_OPERATOR_LEASE_NAME"],
-        network_policy="true",
+        network_policy=release.environment["JOBQUEUE_OPERATOR_NETWORK_POLICY"],
         **settings,
     )
     operated.until("Ready", "True")
@@ -119,7 +119,8 @@ def make_it_do_everything(operated: Operated, database: Database, release: Relea
     eventually(lambda: operated.deployment("shop-images")["spec"]["replicas"] == 1, within=20)
     operated.put(job_queue("shop", limited))
     eventually(
-        lambda: operated.object("/apis/networking.k8s.io/v1", "networkpolicies", "shop-images") is None, within=20
+        lambda: all(operated.object(f"/apis/{group}/v1", plural, "shop-images") is None for group, plural in MADE),
+        within=20,
     )
     return process
 
@@ -134,16 +135,14 @@ def test_in_a_namespace_it_uses_what_it_has_and_is_never_refused(operated: Opera
     assert refused(entries) == [], process.text
     assert "orbidden" not in process.text
     assert used(entries) - granted(release) == set()
-    assert granted(release) - used(entries) == APPLIED
+    assert granted(release) - used(entries) == APPLIED | {("networking.k8s.io", "networkpolicies", "create")}
 
 
 def test_in_all_of_a_cluster_it_reads_secrets_where_it_may_and_is_refused_nothing_else(
     operated: Operated, database: Database, elsewhere: str
 ) -> None:
     cluster = operated.cluster
-    release = render(
-        {"secrets": {"namespaces": [operated.namespace]}, "workers": {"networkPolicy": True}}, namespace=elsewhere
-    )
+    release = render({"secrets": {"namespaces": [operated.namespace]}}, namespace=elsewhere)
     unbound = Operated(cluster, Resources(cluster, elsewhere))
     unbound.put(job_queue("hidden"), secret("hidden-operator", database))
     with install(cluster, release) as user:

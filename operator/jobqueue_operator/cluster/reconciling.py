@@ -52,16 +52,17 @@ class Reconciler:
     autoscalers: Informers
     accounts: Applied
     network_policy: bool
-    owned: Mapping[str, Sequence[Object]] = field(default_factory=dict)
-    """The Deployments of each JobQueue by its uid, as of the last `begin`."""
+    owned: Mapping[str, Sequence[tuple[Applied, Object]]] = field(default_factory=dict)
+    """The objects of each JobQueue's classes by its uid, each with its kind, as of the last `begin`."""
     _made: dict[Key, tuple[str, dict[str, Made]]] = field(default_factory=dict)
 
     def begin(self) -> None:
-        """Look at all Deployments once a round."""
-        found: defaultdict[str, list[Object]] = defaultdict(list)
-        for deployment in self.cluster.deployments.all():
-            for owner in deployment["metadata"].get("ownerReferences") or ():
-                found[owner.get("uid", "")].append(deployment)
+        """Look at all objects once a round."""
+        found: defaultdict[str, list[tuple[Applied, Object]]] = defaultdict(list)
+        for kind in self.cluster.kinds:
+            for thing in kind.seen():
+                for owner in thing["metadata"].get("ownerReferences") or ():
+                    found[owner.get("uid", "")].append((kind, thing))
         self.owned = found
 
     def pods_by_class(self) -> Mapping[tuple[str, str, str], Sequence[Object]]:
@@ -171,27 +172,28 @@ class Reconciler:
     async def _end_removed(self, work: Work, snapshot: Snapshot) -> None:
         """Let classes that are no longer in the manifest work off their jobs, then take them away."""
         assert work.queue is not None  # noqa: S101 - as above
-        names = {spec.name for spec in work.queue.spec.classes}
-        for deployment in self.owned.get(work.known.uid, ()):
-            metadata = deployment["metadata"]
-            class_ = (metadata.get("labels") or {}).get(CLASS_LABEL)
-            if class_ is None or class_ in names:
-                continue
+        removed: defaultdict[str, list[tuple[Applied, Object]]] = defaultdict(list)
+        for kind, thing in self.owned.get(work.known.uid, ()):
+            class_ = (thing["metadata"].get("labels") or {}).get(CLASS_LABEL)
+            if class_ is not None and all(spec.name != class_ for spec in work.queue.spec.classes):
+                removed[class_].append((kind, thing))
+        for class_, parts in removed.items():
+            # An operator that was ended half-way left any of its objects, with the Deployment or without.
+            deployment = next((thing for kind, thing in parts if kind is self.cluster.applied), None)
             seen = snapshot.find(class_)
             left = seen.unfinished if seen is not None else 0
-            if left:
+            if left and deployment is not None:
                 if not (deployment.get("spec") or {}).get("replicas"):
-                    await self.cluster.api.merge(
-                        DEPLOYMENTS, *work.key[:1], metadata["name"], {"spec": {"replicas": 1}}
-                    )
+                    name = deployment["metadata"]["name"]
+                    await self.cluster.api.merge(DEPLOYMENTS, work.key[0], name, {"spec": {"replicas": 1}})
                 message = (
                     f"class {class_} was removed with {left} jobs left; its workers stay until they are worked off"
                 )
                 work.conditions.append(Condition("ClassHasJobs", "True", "JobsLeft", message))
                 continue
             log.info("class %s of JobQueue %s/%s was removed and has no job left: its workers go", class_, *work.key)
-            for kind in (self.cluster.applied, self.cluster.disruption_budgets, self.cluster.network_policies):
-                await kind.end(work.key[0], metadata["name"])
+            for kind, thing in parts:
+                await kind.end(work.key[0], thing["metadata"]["name"])
 
 
 def _of_manifest(work: Work) -> list[Condition]:

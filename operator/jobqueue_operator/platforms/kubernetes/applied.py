@@ -61,6 +61,10 @@ class Applied:
         # Whoever changed fields that are not ours changed nothing that had to be put back.
         return observed is not None and found.generation != observed["metadata"].get("generation", 0)
 
+    def seen(self) -> list[Object]:
+        """Return every object that is known of; none where they are not watched."""
+        return self._seen.all() if self._seen is not None else []
+
     def changed(self, namespace: str, name: str) -> Hashable | None:
         """Return the token of an object that somebody changed since it was applied; None for one that nobody did."""
         record = self._records.get((namespace, name))

@@ -48,6 +48,11 @@ class Cluster:
     disruption_budgets: Applied
     network_policies: Applied
 
+    @property
+    def kinds(self) -> tuple[Applied, ...]:
+        """What a class is made of, each kind of object."""
+        return self.applied, self.disruption_budgets, self.network_policies
+
 
 @dataclass(frozen=True, slots=True)
 class _Told:
