@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -162,6 +164,35 @@ def test_whoever_else_is_aimed_at_a_deployment_is_named(shop: Operated) -> None:
     found = shop.until("Conflicting", "True", "DeploymentTaken", name="shop-email")
     assert "Deployment shop-email-x belongs to JobQueue shop and is not touched" in found["message"]
     assert shop.deployment("shop-email-x")["metadata"]["ownerReferences"][0]["uid"] == owner
+
+
+def test_a_crash_loop_is_one_condition_and_one_event(shop: Operated, database: Database) -> None:
+    enqueue(database, 3)
+    (pod,) = eventually(lambda: shop.pods("email"), within=10)
+    path = f"/api/v1/namespaces/{shop.namespace}/pods/{pod['metadata']['name']}/status"
+    said = '{"error": "no module named shop", "event": "cannot start", "level": "critical"}'
+    ended = {"terminated": {"exitCode": 2, "reason": "Error", "message": said}}
+    running: Any = {"running": {"startedAt": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")}}
+    waiting: Any = {"waiting": {"reason": "CrashLoopBackOff", "message": "back-off 10s"}}
+
+    def crash(state: Any, restarts: int) -> None:
+        worker = {"name": "worker", "image": "x", "imageID": "x", "ready": False, "restartCount": restarts}
+        worker |= {"state": state, "lastState": ended if restarts else {}}
+        change = {"status": {"phase": "Running", "containerStatuses": [worker]}}
+        shop.cluster.request("PATCH", path, change, content="application/merge-patch+json")
+
+    crash(ended, 0)
+    found = shop.until("Ready", "False", "WorkersFailing")
+    assert found["message"].endswith("CrashLoopBackOff: exit status 2: cannot start: no module named shop")
+    for restarts, state in enumerate((running, ended, waiting, running), 1):
+        crash(state, restarts)
+        # A class that is made tells that a round has seen it.
+        shop.put(job_queue("shop", job_class(), job_class(f"class-{restarts}")))
+        eventually(partial(shop.deployment, f"shop-class-{restarts}"), within=10)
+    shop.put(job_queue())
+    eventually(lambda: shop.status()["observedGeneration"] == 6, within=10)
+    assert shop.condition("Ready")["lastTransitionTime"] == found["lastTransitionTime"]
+    assert "ReadyTrue" not in shop.events()
 
 
 def test_a_broken_jobqueue_disturbs_no_other(shop: Operated, database: Database) -> None:

@@ -172,7 +172,7 @@ class Rounds:
         for work in works:
             namespace, name = work.key
             for spec in work.queue.spec.classes if work.queue is not None else ():
-                found = pods.read(by_class.get((namespace, name, spec.name), ()))
+                found = pods.read(by_class.get((namespace, name, spec.name), ()), now)
                 work.lost += [p for p in found if pods.lost(p, now, self.settings.lost_pod_timeout)]
                 work.pods[spec.name] = [p for p in found if p not in work.lost]
             work.now = now

@@ -114,6 +114,11 @@ class WorkerFacts:
     silent_for: float | None = None
     """Seconds since its last sign of life in the queue; None for one that is not registered."""
 
+    @property
+    def failing(self) -> bool:
+        """Whether it does not come up: it waits to be started again, or was, and is not ready since."""
+        return self.phase is Phase.BACKOFF or (self.phase is Phase.STARTING and bool(self.last_error))
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DownstreamFacts:

@@ -23,7 +23,7 @@ def step(workers: Sequence[WorkerFacts], revision: str, replicas: int) -> Rollou
     if not old:
         return None
     count = f"{len(old)} of {replicas} still old"
-    failing = [w for w in workers if w.revision == revision and w.phase is Phase.BACKOFF]
+    failing = [w for w in workers if w.revision == revision and w.failing]
     if failing:
         message = f"rollout stalled: {failing[0].name} does not come up; the old workers stay ({count})"
         return RolloutStep(None, Reason.STALLED, message)

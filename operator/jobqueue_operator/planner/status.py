@@ -250,10 +250,11 @@ def _ready(state: QueueState) -> Condition:
 
 
 def _failing(state: ClassState) -> str:
-    """Return why no worker of a class comes up; empty when one does, or may."""
+    """Return why no worker of a class comes up; empty while one is up, or none was seen to fail."""
     workers = _alive(state.workers)
-    bad = [worker for worker in workers if worker.phase is Phase.BACKOFF]
-    if not bad or len(bad) < len(workers):
+    bad = [worker for worker in workers if worker.failing]
+    # One that starts beside those that fail does not make it well: it may be the next that fails.
+    if not bad or any(worker.phase in {Phase.READY, Phase.RETIRED} for worker in workers):
         return ""
     return f"{bad[0].name} does not come up: {bad[0].last_error}"
 

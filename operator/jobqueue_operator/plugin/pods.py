@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from jobqueue_operator.planner.facts import Phase
+from jobqueue_operator.platforms.last_words import last_words
 from jobqueue_operator.plugin import conditions
 from jobqueue_operator.plugin.conditions import moment
 
@@ -114,7 +115,7 @@ def _died(container: Mapping[str, Any]) -> str:
     ended = (container.get("lastState") or {}).get("terminated") or {}
     if not ended:
         return ""
-    said = _joined(ended.get("reason"), ended.get("message"))
+    said = _joined(ended.get("reason"), last_words(ended.get("message") or ""))
     return f"it ended last with status {ended.get('exitCode', '?')}" + (f" ({said})" if said else "")
 
 

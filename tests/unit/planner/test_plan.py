@@ -109,6 +109,7 @@ def test_a_class_that_is_no_longer_asked_for_goes() -> None:
         ([worker("a", revision="old"), worker("b", Phase.STARTING)], None, Reason.WAITING_FOR_READY),
         ([worker("a", revision="old")], None, Reason.WAITING_FOR_READY),
         ([worker("a", revision="old"), worker("b", Phase.BACKOFF)], None, Reason.STALLED),
+        ([worker("a", revision="old"), worker("b", Phase.STARTING, last_error="exit status 2")], None, Reason.STALLED),
         ([worker("a", revision="old"), worker("b", Phase.BACKOFF, "old")], "b", Reason.ROLLING),
         ([worker("a", revision="old"), worker("b")], "a", Reason.ROLLING),
     ],

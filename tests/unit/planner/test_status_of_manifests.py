@@ -194,7 +194,19 @@ def test_what_the_api_server_refuses_and_workers_that_do_not_come_up() -> None:
     found = status(class_(workers=bad))
     assert said(found, "Ready") == ("False", "WorkersFailing")
     assert condition(found, "Ready")["message"] == "class email: a does not come up: ImagePullBackOff: no"
-    assert said(status(class_(workers=[*bad, worker("c")])), "Ready") == ("True", "AsAsked")
+    for up in (Phase.READY, Phase.RETIRED):
+        assert said(status(class_(workers=[*bad, worker("c", up)])), "Ready") == ("True", "AsAsked")
+
+
+def test_workers_that_do_not_come_up_do_so_steadily() -> None:
+    """Started again for a moment, or with one that starts for the first time beside it, a class is not well."""
+    again = worker("a", Phase.STARTING, "CrashLoopBackOff: exit status 2: no app")
+    for workers in ([again], [again, worker("b", Phase.STARTING)]):
+        found = status(class_(workers=workers))
+        assert said(found, "Ready") == ("False", "WorkersFailing")
+        assert condition(found, "Ready")["message"].endswith("a does not come up: " + again.last_error)
+    assert said(status(class_(workers=[worker("b", Phase.STARTING)])), "Ready") == ("True", "AsAsked")
+    assert said(status(class_(workers=[worker("a", Phase.READY, again.last_error)])), "Ready") == ("True", "AsAsked")
 
 
 def test_remarks_and_rollouts_are_conditions() -> None:

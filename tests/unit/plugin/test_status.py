@@ -39,6 +39,9 @@ def deployment(**status: Any) -> dict[str, Any]:
     }
 
 
+SAID = '{"event": "up", "level": "info"}\n{"error": "no app", "event": "cannot start", "level": "critical"}\n'
+
+
 def container(**members: Any) -> dict[str, Any]:
     return {"name": "worker", "restartCount": 0, **members}
 
@@ -79,12 +82,12 @@ def said(found: reading.Queue) -> str:
                 "containerStatuses": [
                     container(
                         state={"waiting": {"reason": "CrashLoopBackOff", "message": "back-off 40s"}},
-                        lastState={"terminated": {"exitCode": 2, "reason": "Error", "message": "no app"}},
+                        lastState={"terminated": {"exitCode": 2, "reason": "Error", "message": SAID}},
                     )
                 ]
             },
             "BackOff",
-            "CrashLoopBackOff: it ended last with status 2 (Error: no app)",
+            "CrashLoopBackOff: it ended last with status 2 (Error: cannot start: no app)",
             True,
         ),
         (

@@ -1,4 +1,3 @@
-import json
 import os
 from pathlib import Path
 
@@ -6,8 +5,8 @@ import pytest
 
 from jobqueue_operator.manifest import parse_manifests
 from jobqueue_operator.platforms.local.backoff import CrashBackoff
-from jobqueue_operator.platforms.local.last_words import last_words
 from jobqueue_operator.platforms.local.platform import LOGS_MOST, prune_logs
+from jobqueue_operator.platforms.local.tail import TAIL_BYTES, tail
 from jobqueue_operator.platforms.local.template import Template, template
 from jobqueue_operator.resources import JobQueue
 
@@ -22,34 +21,13 @@ def test_deaths_in_a_row_wait_longer_and_a_long_life_forgives() -> None:
         assert backoff.after_death(0.0) <= 30
 
 
-def entry(level: str, event: str, **fields: str) -> str:
-    return json.dumps({"level": level, "event": event, **fields})
-
-
-@pytest.mark.parametrize(
-    ("lines", "said"),
-    [
-        ([], ""),
-        (["", "  "], ""),
-        (["Traceback:", "ValueError: no"], "ValueError: no"),
-        ([entry("info", "up"), "Killed"], "Killed"),
-        ([entry("error", "cannot import", error="shop"), entry("info", "bye")], "cannot import: shop"),
-        ([entry("info", "up"), entry("info", "bye")], "bye"),
-        (["[1, 2]"], "[1, 2]"),
-        (["x" * 2000], "x" * 500),
-    ],
-)
-def test_the_last_words_are_what_went_wrong(tmp_path: Path, lines: list[str], said: str) -> None:
+def test_what_an_earlier_process_wrote_is_left_out_and_the_rest_is_bounded(tmp_path: Path) -> None:
     log = tmp_path / "log"
-    log.write_text("\n".join(lines))
-    assert last_words(log) == said
-
-
-def test_words_of_an_earlier_process_are_not_the_last(tmp_path: Path) -> None:
-    log = tmp_path / "log"
-    log.write_text("old\n")
-    assert last_words(log, since=4) == ""
-    assert last_words(tmp_path / "nothing") == ""
+    log.write_text("old\nnew\n")
+    assert (tail(log), tail(log, since=4), tail(log, since=8)) == ("old\nnew\n", "new\n", "")
+    assert tail(tmp_path / "nothing") == ""
+    log.write_text("x" * 2 * TAIL_BYTES)
+    assert len(tail(log, since=4)) == TAIL_BYTES
 
 
 def test_old_logs_go_first(tmp_path: Path) -> None:

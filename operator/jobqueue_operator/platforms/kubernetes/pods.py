@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from jobqueue_operator.planner.facts import Phase, WorkerFacts
 from jobqueue_operator.planner.workload.names import REVISION
 from jobqueue_operator.planner.workload.pod import CONTAINER
+from jobqueue_operator.platforms.last_words import last_words
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -16,14 +17,18 @@ if TYPE_CHECKING:
     from jobqueue_operator.platforms.kubernetes.api import Object
 
 DELETION_COST = "controller.kubernetes.io/pod-deletion-cost"
+CRASHES = "CrashLoopBackOff"
 FAILING = frozenset({
-    "CrashLoopBackOff", "ImagePullBackOff", "ErrImagePull", "ErrImageNeverPull", "InvalidImageName",
+    CRASHES, "ImagePullBackOff", "ErrImagePull", "ErrImageNeverPull", "InvalidImageName",
     "CreateContainerConfigError", "CreateContainerError", "RunContainerError",
 })  # fmt: skip
 """Reasons for which a container waits that do not go away by themselves, or only after a long time."""
 ENDED = frozenset({"Succeeded", "Failed"})
 """Phases of a pod that will never run again: its ReplicaSet has replaced it already."""
 SAID_MOST = 300
+UP_FOR = 120.0
+"""Seconds after which a container that was started again after a failure only waits for something: as many as its
+startup probe has."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,8 +49,10 @@ class Pod:
     ready: bool = False
     cost: int = 0
     restarts: int = 0
+    up: bool = False
+    """Whether the worker's container runs."""
     failing: str = ""
-    """Why it does not come up; empty when it may."""
+    """Why it does not come up; empty when it may. The same while it waits between two crashes and while it runs."""
 
     @property
     def leaving(self) -> bool:
@@ -53,10 +60,10 @@ class Pod:
         return self.deleted_at is not None
 
 
-def read(things: Iterable[Object]) -> list[Pod]:
-    """Return those that can still run, or run down."""
+def read(things: Iterable[Object], now: float) -> list[Pod]:
+    """Return those that can still run, or run down. `now`: seconds since the epoch."""
     return [
-        _read(thing)
+        _read(thing, now)
         for thing in things
         if (thing.get("status") or {}).get("phase") not in ENDED or "deletionTimestamp" in thing["metadata"]
     ]
@@ -64,7 +71,7 @@ def read(things: Iterable[Object]) -> list[Pod]:
 
 def worker(pod: Pod, class_: str, now: float) -> WorkerFacts:
     """Return a pod as a worker. One that runs is `Starting` here: only the queue knows that it is ready."""
-    phase = Phase.DRAINING if pod.leaving else Phase.BACKOFF if pod.failing else Phase.STARTING
+    phase = Phase.DRAINING if pod.leaving else Phase.BACKOFF if pod.failing and not pod.up else Phase.STARTING
     return WorkerFacts(
         name=pod.name,
         class_=class_,
@@ -82,13 +89,12 @@ def lost(pod: Pod, now: float, patience: float) -> bool:
     return pod.deleted_at is not None and now > pod.deleted_at + patience
 
 
-def _read(thing: Object) -> Pod:
+def _read(thing: Object, now: float) -> Pod:
     metadata, status = thing["metadata"], thing.get("status") or {}
     created = moment(metadata["creationTimestamp"])
     mine: Mapping[str, Any] = next((c for c in status.get("containerStatuses") or () if c.get("name") == CONTAINER), {})
     state = mine.get("state") or {}
     running = state.get("running") or {}
-    waiting = _waiting(status)
     try:
         cost = int((metadata.get("annotations") or {}).get(DELETION_COST, "0"))
     except ValueError:
@@ -105,29 +111,41 @@ def _read(thing: Object) -> Pod:
         ready=any(c.get("type") == "Ready" and c.get("status") == "True" for c in status.get("conditions") or ()),
         cost=cost,
         restarts=int(mine.get("restartCount") or 0),
-        failing=_why(waiting, mine),
+        up="running" in state,
+        failing=_failing(status, now),
     )
 
 
-def _waiting(status: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return what a container waits for that will not come by itself."""
-    for container in (*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ())):
-        waiting = (container.get("state") or {}).get("waiting") or {}
-        if waiting.get("reason") in FAILING:
-            return dict(waiting)
-    return {}
+def _failing(status: Mapping[str, Any], now: float) -> str:
+    """Return why a pod does not come up: what its first container that fails waits for, or died of."""
+    containers = (*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ()))
+    return next(filter(None, (_why(container, now) for container in containers)), "")
 
 
-def _why(waiting: Mapping[str, Any], mine: Mapping[str, Any]) -> str:
-    if not waiting:
+def _why(container: Mapping[str, Any], now: float) -> str:
+    state = container.get("state") or {}
+    waiting, name = state.get("waiting") or {}, container.get("name", CONTAINER)
+    ended = state.get("terminated") or (container.get("lastState") or {}).get("terminated") or {}
+    # Between two crashes it waits for nothing: it has ended, or runs for a moment. One that ended with 0 was drained.
+    crashed = bool(ended.get("exitCode")) and not container.get("ready") and not _long_up(state, now)
+    reason = waiting["reason"] if waiting.get("reason") in FAILING else CRASHES if crashed else ""
+    if not reason:
         return ""
-    ended = (mine.get("lastState") or {}).get("terminated") or {}
-    last = str(ended.get("message") or "").strip().splitlines()
-    said = last[-1] if last else str(waiting.get("message") or "")
-    code = f"exit status {ended['exitCode']}" if "exitCode" in ended else ""
-    if code and ended.get("reason") == "OOMKilled":
-        code += " (OOMKilled)"
-    return ": ".join(part for part in (waiting["reason"], code, said) if part)[:SAID_MOST]
+    how = said = ""
+    if reason == CRASHES:
+        how = f"exit status {ended['exitCode']}" if "exitCode" in ended else ""
+        if how and ended.get("reason") == "OOMKilled":
+            how += " (OOMKilled)"
+        said = last_words(str(ended.get("message") or ""))
+    if not how:
+        said = said or str(waiting.get("message") or "")
+    whose = f"container {name}" if name != CONTAINER else ""
+    return ": ".join(part for part in (reason, whose, how, said) if part)[:SAID_MOST]
+
+
+def _long_up(state: Mapping[str, Any], now: float) -> bool:
+    since = (state.get("running") or {}).get("startedAt")
+    return since is not None and now - moment(since) >= UP_FOR
 
 
 def moment(text: str) -> float:

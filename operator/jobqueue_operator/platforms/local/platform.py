@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING
 from uuid import uuid4
 
 from jobqueue_operator.platforms import Event, Happening
+from jobqueue_operator.platforms.last_words import last_words
 from jobqueue_operator.platforms.local import survivors
 from jobqueue_operator.platforms.local.backoff import LOOPING
-from jobqueue_operator.platforms.local.last_words import last_words
 from jobqueue_operator.platforms.local.process import Launch, WorkerProcess
+from jobqueue_operator.platforms.local.tail import tail
 from jobqueue_operator.platforms.local.turns import Turns
 from jobqueue_operator.platforms.local.worker import Worker
 
@@ -188,7 +189,7 @@ class LocalPlatform:
         if worker.stopping.is_set():
             worker.killed = process.killed
             return None
-        worker.last_error = last_words(log, since=since)
+        worker.last_error = last_words(tail(log, since=since))
         if worker.retired:
             worker.last_error = _cause(status, worker.last_error)
         else:

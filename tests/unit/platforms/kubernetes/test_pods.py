@@ -42,7 +42,7 @@ RUNS = {
 
 
 def one(*args: Any, **fields: Any) -> Pod:
-    (found,) = pods.read([thing(*args, **fields)])
+    (found,) = pods.read([thing(*args, **fields)], NOW)
     return found
 
 
@@ -83,19 +83,61 @@ def test_a_clock_that_is_behind_makes_no_negative_age() -> None:
 
 
 ENDED = {"terminated": {"exitCode": 1, "reason": "Error", "message": "Traceback …\nModuleNotFoundError: shop.jobs\n"}}
+SAID = "CrashLoopBackOff: exit status 1: ModuleNotFoundError: shop.jobs"
 
 
 def test_a_crash_loop_says_what_the_container_said_last() -> None:
     pod = one(status=waiting("CrashLoopBackOff", "back-off 40s", lastState=ENDED, restartCount=3))
     worker = pods.worker(pod, "email", NOW)
     assert worker.phase is Phase.BACKOFF
-    assert worker.last_error == "CrashLoopBackOff: exit status 1: ModuleNotFoundError: shop.jobs"
+    assert worker.last_error == SAID
+
+
+def running(since: str, **fields: Any) -> dict[str, Any]:
+    return {"phase": "Running", "containerStatuses": [container({"running": {"startedAt": since}}, **fields)]}
+
+
+def test_between_two_crashes_it_fails_for_the_same_reason_until_it_is_ready_or_only_waits() -> None:
+    ended = one(status={"phase": "Running", "containerStatuses": [container(ENDED)]})
+    again = running("2026-03-01T08:00:58Z", lastState=ENDED, restartCount=1)
+    assert (ended.failing, phase(ended)) == (SAID, Phase.BACKOFF)
+    worker = pods.worker(one(status=again), "email", NOW)
+    assert (worker.last_error, worker.phase) == (SAID, Phase.STARTING), "the queue may know that it is ready"
+    assert worker.failing
+    assert not one(status=running("2026-03-01T08:00:58Z", lastState=ENDED, restartCount=1, ready=True)).failing
+    assert not one(status=running("2026-03-01T07:59:00Z", lastState=ENDED, restartCount=1)).failing
+    assert one(status=running("2026-03-01T07:59:01Z", lastState=ENDED, restartCount=1)).failing == SAID
+
+
+def test_one_that_was_drained_is_started_again_and_not_failing() -> None:
+    drained = {"terminated": {"exitCode": 0, "reason": "Completed"}}
+    assert not one(status={"phase": "Running", "containerStatuses": [container(drained)]}).failing
+    assert not one(status=running("2026-03-01T08:00:58Z", lastState=drained, restartCount=1)).failing
+    # Until Kubernetes itself calls it so: a command that is no worker ends well, each time.
+    pod = one(status=waiting("CrashLoopBackOff", "back-off", lastState=drained, restartCount=4))
+    assert pod.failing == "CrashLoopBackOff: exit status 0"
 
 
 def test_a_crash_loop_without_last_words_says_how_it_ended() -> None:
     silent = {"terminated": {"exitCode": 137, "reason": "OOMKilled"}}
     pod = one(status=waiting("CrashLoopBackOff", "back-off 40s restarting", lastState=silent))
-    assert pod.failing == "CrashLoopBackOff: exit status 137 (OOMKilled): back-off 40s restarting"
+    assert pod.failing == "CrashLoopBackOff: exit status 137 (OOMKilled)"
+    assert one(status=waiting("CrashLoopBackOff", "back-off 40s")).failing == "CrashLoopBackOff: back-off 40s"
+
+
+def test_a_crash_loop_of_a_worker_that_logs_says_its_error() -> None:
+    lines = (
+        '{"class": "email", "event": "health endpoints", "level": "info", "port": 8080}\n'
+        '{"error": "no module named shop", "class": "email", "event": "cannot start", "level": "critical"}\n'
+    )
+    logged = {"terminated": {"exitCode": 2, "reason": "Error", "message": lines}}
+    pod = one(status=waiting("CrashLoopBackOff", lastState=logged))
+    assert pod.failing == "CrashLoopBackOff: exit status 2: cannot start: no module named shop"
+
+
+def test_what_a_container_waits_for_is_not_explained_by_how_it_ended_before() -> None:
+    pod = one(status=waiting("ErrImagePull", "no such tag", lastState=ENDED, restartCount=1))
+    assert pod.failing == "ErrImagePull: no such tag"
 
 
 def test_an_image_that_does_not_come_says_why() -> None:
@@ -109,8 +151,14 @@ def test_what_is_said_is_bounded() -> None:
 
 
 def test_another_container_that_fails_keeps_the_worker_from_coming_up() -> None:
-    init = container({"waiting": {"reason": "CrashLoopBackOff", "message": "back-off"}}) | {"name": "migrate"}
-    assert one(status={"phase": "Pending", "initContainerStatuses": [init]}).failing == "CrashLoopBackOff: back-off"
+    init = container({"waiting": {"reason": "CrashLoopBackOff"}}, lastState=ENDED) | {"name": "migrate"}
+    made = container({"waiting": {"reason": "PodInitializing"}})
+    pod = one(status={"phase": "Pending", "initContainerStatuses": [init], "containerStatuses": [made]})
+    said = "CrashLoopBackOff: container migrate: exit status 1: ModuleNotFoundError: shop.jobs"
+    assert (pod.failing, phase(pod)) == (said, Phase.BACKOFF)
+    init["state"] = {"running": {"startedAt": "2026-03-01T08:00:58Z"}}
+    pod = one(status={"phase": "Pending", "initContainerStatuses": [init], "containerStatuses": [made]})
+    assert (pod.failing, phase(pod)) == (said, Phase.BACKOFF)
 
 
 def test_one_whose_end_was_asked_for_drains_and_is_lost_when_its_node_never_says_that_it_ended() -> None:
@@ -124,9 +172,9 @@ def test_one_whose_end_was_asked_for_drains_and_is_lost_when_its_node_never_says
 @pytest.mark.parametrize("ended", ["Failed", "Succeeded"])
 def test_an_evicted_pod_is_none_unless_it_is_being_deleted(ended: str) -> None:
     evicted = thing(status={"phase": ended, "reason": "Evicted", "message": "The node was low on memory."})
-    assert pods.read([evicted]) == []
+    assert pods.read([evicted], NOW) == []
     evicted["metadata"]["deletionTimestamp"] = CREATED
-    assert [pod.leaving for pod in pods.read([evicted])] == [True]
+    assert [pod.leaving for pod in pods.read([evicted], NOW)] == [True]
 
 
 @pytest.mark.parametrize(("text", "cost"), [("-1000", -1000), ("0", 0), ("many", 0), ("", 0), ("9" * 5000, 0)])
@@ -162,5 +210,5 @@ def test_a_status_of_which_anything_is_missing_is_read(status: Any, spec: Any, l
         "spec": spec,
         "status": status,
     }
-    for pod in pods.read([found]):
+    for pod in pods.read([found], NOW):
         assert pods.worker(pod, "email", NOW).last_error == pod.failing
