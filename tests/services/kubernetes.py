@@ -206,6 +206,8 @@ class Cluster:
             f"--secure-port={free_port()}",
             f"--cert-dir={self.folder / 'controllers'}",
             "--concurrent-gc-syncs=2",
+            "--kube-api-qps=1000",  # 20 by default: what one test leaves would keep the next ones waiting
+            "--kube-api-burst=1000",
         )
 
     def stop(self) -> None:
