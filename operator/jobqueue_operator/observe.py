@@ -17,6 +17,7 @@ from jobqueue_operator.planner.facts import (
     DownstreamFacts,
     Facts,
     Phase,
+    QueuedVersion,
     Span,
     WorkerFacts,
 )
@@ -41,7 +42,7 @@ def facts(snapshot: Snapshot | None, workers: Sequence[WorkerFacts]) -> Facts:
     if snapshot is None:
         return Facts(visible=False, workers=tuple(workers))
     return Facts(
-        classes={c.class_: _class(c) for c in snapshot.classes},
+        classes={c.class_: _class(c, snapshot) for c in snapshot.classes},
         downstreams={d.downstream: (DownstreamFacts(limit=d.limit, in_use=d.in_use),) for d in snapshot.downstreams},
         workers=tuple(_worker(w, snapshot) for w in workers),
         connections={} if snapshot.database.connections is None else {"": snapshot.database.connections},
@@ -74,7 +75,7 @@ def all_registrations(snapshot: Snapshot, class_: str, name: str) -> list[int]:
     return [entry.id for entry in _entries(snapshot, class_, name)]
 
 
-def _class(seen: ClassSnapshot) -> ClassFacts:
+def _class(seen: ClassSnapshot, snapshot: Snapshot) -> ClassFacts:
     return ClassFacts(
         ready=seen.ready,
         blocked=seen.blocked,
@@ -92,6 +93,7 @@ def _class(seen: ClassSnapshot) -> ClassFacts:
         due_soon=seen.due_soon,
         arrivals=_arrivals(seen.arrivals),
         attempts=_attempts(seen.attempts),
+        versions=tuple(QueuedVersion(v.kind, v.version, v.jobs) for v in snapshot.versions if v.class_ == seen.class_),
     )
 
 
@@ -132,6 +134,7 @@ def _worker(worker: WorkerFacts, snapshot: Snapshot) -> WorkerFacts:
         admitted=states != {"waiting"},
         started_in=_started_in(worker, entries[-1], snapshot),
         silent_for=min(e.seen_age_seconds for e in entries),
+        lacks=tuple(v.name for v in snapshot.versions if entries[-1].id in v.lacking),
     )
 
 

@@ -233,6 +233,29 @@ def test_hangup_replaces_every_worker_one_out_one_in(shop: Shop) -> None:
     assert max(n for _, n in counts) == 2, "never more than there may be"
 
 
+def test_the_last_worker_that_understands_what_is_queued_stays_beside_the_new_one(shop: Shop) -> None:
+    shop.manifest.write_text(MANIFEST.replace("min: 2", "min: 1"))
+    shop.enqueue({"n": 1, "until": "go"})
+    process = shop.up()
+    started(process, shop)
+    (old,) = shop.workers()
+    (shop.folder / "jobs.py").write_text(APP.replace("version=1", "version=2"))
+    process.signal(signal.SIGHUP)
+    ready(process, 2)
+    shop.enqueue({"n": 2})
+    eventually(lambda: "2 1" in shop.notes(), within=30, what="a job of the old version")
+    eventually(lambda: "(1 of note version 1)" in process.text, within=30)
+    assert old in shop.workers()
+    with shop.database.connect() as connection:
+        queue.enqueue(connection, "email", "note", {"n": 3}, version=2)
+    eventually(lambda: "3 1" in shop.notes(), within=30, what="a job of the new version")
+    shop.touch("go")
+    eventually(lambda: len(shop.workers()) == 1 and old not in shop.workers(), within=30, what="the old one's end")
+    assert shop.jobs() == [("done", 1)] * 3, "nobody was interrupted"
+    process.signal(signal.SIGINT)
+    assert process.wait(within=30) == 0, process.text
+
+
 # A session's first terminal to be opened becomes its own, and tells it when it goes away.
 ON_A_TERMINAL = """
 import os, sys

@@ -56,7 +56,7 @@ def test_a_server_takes_the_objects_keeps_them_as_they_are_and_sees_no_change_in
     made = shop.made(queue, restarted_at="2026-12-03T07:00:00Z", network_policy=True)
     for each in (
         workload.service_account(queue, owner_uid=shop.OWNER),
-        workload.scaled(made, replicas=3, surge=False),
+        workload.scaled(made, replicas=3, rolling=workload.Rolling(1, 1, keeps=True)),
         made.disruption_budget,
         made.network_policy,
     ):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from jobqueue_operator.planner import capacity, rollout, victims, window
+from jobqueue_operator.planner import capacity, rollout, versions, victims, window
 from jobqueue_operator.planner.ask import ask
 from jobqueue_operator.planner.plan import Bound, Condition, Decision, Plan, Pool, Reason, Remark
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from jobqueue_operator.planner.ask import Ask
-    from jobqueue_operator.planner.facts import Facts, WorkerFacts
+    from jobqueue_operator.planner.facts import ClassFacts, Facts, WorkerFacts
     from jobqueue_operator.planner.plan import Share
     from jobqueue_operator.planner.wanted import PoolSpec, Wanted
 
@@ -46,6 +46,7 @@ def plan(wanted: Wanted, facts: Facts, previous: Plan | None, *, now: float, tic
             rooms.get(pool.key),
             workers.get(pool.key, ()),
             before.get(pool.key),
+            facts.classes.get(pool.key),
             now,
         )
         for pool in wanted.pools
@@ -65,6 +66,7 @@ def _pool(
     room: int | None,
     workers: Sequence[WorkerFacts],
     before: Pool | None,
+    seen: ClassFacts | None,
     now: float,
 ) -> Pool:
     decision = Decision(wish.replicas, wish.reason, wish.message, wish.terms, wish.bounds, wish.remarks)
@@ -89,9 +91,14 @@ def _pool(
     if Reason.DOWNSTREAM_CAPACITY not in {decision.reason, before.decision.reason if before is not None else None}:
         # What others' demand took or gave back says nothing of this one's.
         memory = window.moved(memory, current, decision.replicas, now, manner=manner)
-    moves = victims.moves(workers, decision.replicas, wanted.revision)
+    kept = None
+    if wanted.spec.replicas.pin != 0:  # whoever says that there shall be no worker gets none
+        kept = versions.kept(
+            workers, wanted.revision, decision.replicas, seen, before.kept if before is not None else None
+        )
+    moves = victims.moves(workers, decision.replicas, wanted.revision, kept)
     moving = moves.retire or moves.take_back
-    step = None if moving else rollout.step(workers, wanted.revision, decision.replicas)
+    step = None if moving else rollout.step(workers, wanted.revision, decision.replicas, kept)
     return Pool(
         wanted.key,
         wanted.revision,
@@ -101,5 +108,6 @@ def _pool(
         take_back=moves.take_back,
         stop=moves.stop,
         rollout=step,
+        kept=kept,
         memory=memory,
     )

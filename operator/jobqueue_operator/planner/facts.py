@@ -62,6 +62,20 @@ class Arrivals:
     in_60s: float = 0.0
 
 
+@dataclass(frozen=True, slots=True)
+class QueuedVersion:
+    """A kind and version of which jobs are queued (due, scheduled or in flight) and that some workers lack."""
+
+    kind: str
+    version: int
+    jobs: int
+
+    @property
+    def name(self) -> str:
+        """What workers call it."""
+        return f"{self.kind}@{self.version}"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClassFacts:
     """One class as the queue sees it."""
@@ -88,6 +102,8 @@ class ClassFacts:
     attempts: Attempts = Attempts()
     estimated: bool = False
     """Whether counts and ages come from a sample."""
+    versions: tuple[QueuedVersion, ...] = ()
+    """What is queued and only some of the workers understand; in the middle of a rollout there may be such."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,6 +129,8 @@ class WorkerFacts:
     last_error: str = ""
     silent_for: float | None = None
     """Seconds since its last sign of life in the queue; None for one that is not registered."""
+    lacks: tuple[str, ...] = ()
+    """Names of the class's `versions` that it does not understand."""
 
     @property
     def failing(self) -> bool:

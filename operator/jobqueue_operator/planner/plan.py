@@ -41,6 +41,7 @@ class Reason(StrEnum):
     ROLLING = "RollingOut"
     WAITING_FOR_READY = "WaitingForReady"
     STALLED = "RolloutStalled"
+    OLD_VERSION_QUEUED = "OldVersionQueued"  # only old workers understand some of what is queued
     # Limits of downstreams
     SPEC_LIMIT = "SpecLimit"
     SATURATED = "DownstreamSaturated"
@@ -148,6 +149,18 @@ class Victim:
 
 
 @dataclass(frozen=True, slots=True)
+class Kept:
+    """Old workers that a rollout leaves for now, since perhaps nobody else understands what is queued."""
+
+    workers: tuple[str, ...]
+    beside: bool
+    """Whether they fill the pool's `replicas`, so that no new worker would have a place: then they do not count."""
+    reason: Reason
+    """`OldVersionQueued`; `WaitingForReady` until a new worker has said what it understands."""
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
 class RolloutStep:
     """The next step from an old revision to the wanted one. `replace` is None while nothing may be stopped."""
 
@@ -175,6 +188,7 @@ class Pool:
     take_back: tuple[str, ...] = ()
     stop: tuple[Victim, ...] = ()
     rollout: RolloutStep | None = None
+    kept: Kept | None = None
     memory: ClassMemory = field(default_factory=ClassMemory)
 
     @property

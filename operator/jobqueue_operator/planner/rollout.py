@@ -11,12 +11,15 @@ from jobqueue_operator.planner.victims import rank, victim
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from jobqueue_operator.planner.plan import Kept
 
-def step(workers: Sequence[WorkerFacts], revision: str, replicas: int) -> RolloutStep | None:
+
+def step(workers: Sequence[WorkerFacts], revision: str, replicas: int, kept: Kept | None = None) -> RolloutStep | None:
     """Return the next step for one class's workers, or None when all that are to stay have the revision.
 
     A new worker takes the place of an old one only when that is gone: workers that drain still use the downstream, so
-    a surge would ask for more than the class has.
+    a surge would ask for more than the class has. `kept` are not replaced; where they have all the places, a new worker
+    comes beside them.
     """
     workers = [w for w in workers if w.phase is not Phase.RETIRED]  # scale-in takes care of those
     old = [w for w in rank(workers) if w.revision != revision]
@@ -37,7 +40,11 @@ def step(workers: Sequence[WorkerFacts], revision: str, replicas: int) -> Rollou
             Reason.WAITING_FOR_READY,
             f"rolling out: waiting for {who.name} ({who.phase.lower()}; {count})",
         )
-    if len(workers) < replicas:
+    beside = kept.workers if kept is not None and kept.beside else ()
+    if len(workers) - len(beside) < replicas:
         return RolloutStep(None, Reason.WAITING_FOR_READY, f"rolling out: waiting for a new worker ({count})")
-    chosen = victim(old[0], Reason.ROLLING)
+    free = [w for w in old if kept is None or w.name not in kept.workers]
+    if kept is not None and not free:
+        return RolloutStep(None, kept.reason, kept.message)
+    chosen = victim(free[0], Reason.ROLLING)
     return RolloutStep(chosen, Reason.ROLLING, f"rolling out: replacing {chosen.worker} ({count})")

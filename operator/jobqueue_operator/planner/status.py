@@ -25,7 +25,7 @@ ALLOCATIONS_MOST, RIVALS_MOST = 1_000, 50
 AGE_MOST = 1e12
 """Seconds."""
 PASSING = frozenset({
-    "ClassHasJobs", "RolloutStalled", "HeadBlocked", "TargetBelowStartDelay", "DownstreamSaturated",
+    "ClassHasJobs", "RolloutStalled", "RolloutHeld", "HeadBlocked", "TargetBelowStartDelay", "DownstreamSaturated",
     "DrainShorterThanTimeout", "Conflicting", "MemoryRefused", "Saturated",
 })  # fmt: skip
 """Conditions that are shown while they hold, and once they did. Others that a status has are somebody else's."""
@@ -308,4 +308,9 @@ def _remarks(state: QueueState) -> list[Condition]:
         step = each.pool.rollout
         if step is not None and step.reason is Reason.STALLED:
             said.setdefault("RolloutStalled", []).append(f"class {each.name}: {step.message}")
-    return [Condition(type_, "True", type_, "; ".join(messages)) for type_, messages in said.items()]
+    found = [Condition(type_, "True", type_, "; ".join(messages)) for type_, messages in said.items()]
+    kept = [(each, each.pool.kept) for each in state.classes if each.pool is not None and each.pool.kept is not None]
+    held = [f"class {each.name}: {k.message}" for each, k in kept if k.reason is Reason.OLD_VERSION_QUEUED]
+    if held:
+        found.append(Condition("RolloutHeld", "True", str(Reason.OLD_VERSION_QUEUED), "; ".join(held)))
+    return found

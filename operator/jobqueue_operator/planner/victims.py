@@ -15,6 +15,8 @@ from jobqueue_operator.planner.plan import Reason, Victim
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from jobqueue_operator.planner.plan import Kept
+
 LEAVING = frozenset({Phase.RETIRED, Phase.DRAINING})
 
 
@@ -48,13 +50,15 @@ def victim(worker: WorkerFacts, reason: Reason | None = None) -> Victim:
     return Victim(worker.name, reason or own, message)
 
 
-def moves(workers: Sequence[WorkerFacts], replicas: int, revision: str) -> Moves:
+def moves(workers: Sequence[WorkerFacts], replicas: int, revision: str, kept: Kept | None = None) -> Moves:
     """Return who is to be retired, taken back and stopped so that `replicas` stay.
 
-    Old revisions go first, and while there are any nobody else does: a rollout counts on the new ones. Only workers of
-    the wanted revision are taken back, those with the most work first.
+    Old revisions go first, and while there are any nobody else does: a rollout counts on the new ones, and an old one
+    works until they do. While a rollout keeps old ones, nobody is too many. Only workers of the wanted revision are
+    taken back, those with the most work first.
     """
-    stay = [w for w in workers if w.phase not in LEAVING]
+    beside = kept.workers if kept is not None and kept.beside else ()
+    stay = [w for w in workers if w.phase not in LEAVING and w.name not in beside]
     retired = [w for w in workers if w.phase is Phase.RETIRED]
     missing = replicas - len(stay)
     back: tuple[str, ...] = ()
@@ -62,7 +66,8 @@ def moves(workers: Sequence[WorkerFacts], replicas: int, revision: str) -> Moves
         again = [w for w in reversed(rank(retired)) if w.revision == revision]
         back = tuple(w.name for w in again[:missing])
     old = [w for w in stay if w.revision != revision]
-    surplus = rank(old or stay)[: max(-missing, 0)]
+    coming = sum(w.revision == revision and w.phase is not Phase.READY and w.admitted for w in stay) if old else 0
+    surplus = rank(old or stay)[: max(-missing - coming, 0)] if kept is None else []
     # One that is not ready was never admitted or does not come up: it holds nothing that retiring would protect.
     fenced = tuple(victim(w) for w in surplus if w.phase is Phase.READY)
     unready = tuple(victim(w) for w in surplus if w.phase is not Phase.READY)

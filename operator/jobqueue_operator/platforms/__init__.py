@@ -54,6 +54,7 @@ class Carrier(Protocol):
           A retired one never counts, from its fence to its end, drain included: the plan asks for `replicas` beside it,
           and has charged it where units are shared. One that is stopped without having been retired (replaced by a
           rollout, or never ready) counts until it is gone: one out, one in.
+        * Those that the pool keeps `beside` the others do not count either, and none of the kept is ended.
         * A worker that dies keeps its place and is started again, with pauses when it dies early; a retired one is not.
         """
 

@@ -13,6 +13,7 @@ HOLDING = frozenset(
     {
         "ClassHasJobs",
         "RolloutStalled",
+        "RolloutHeld",
         "HeadBlocked",
         "TargetBelowStartDelay",
         "DownstreamSaturated",

@@ -13,6 +13,9 @@ CLASSES_MOST = 1_000
 WORKERS_MOST = 40_000
 DOWNSTREAMS_MOST = 1_000
 TABLES_MOST = 1_000
+VERSIONS_MOST = 20
+KIND_MOST = 200
+"""Characters."""
 STEPS_MOST = 300
 """Entries of a list about one class. Lengths of attempts come in quarters of a doubling: 140 reach a year."""
 MEMORY_MOST = 100
@@ -31,6 +34,7 @@ def fitting(answer: Mapping[str, Any]) -> dict[str, Any]:
         **answer,
         "classes": [{**row, "memory": _flat(row["memory"])} for row in answer["classes"]],
         "workers": [{**row, "info": {}} for row in answer["workers"]],
+        "versions": [{**row, "kind": row["kind"][:KIND_MOST]} for row in answer["versions"]],
     }
 
 
@@ -38,6 +42,9 @@ def _sizes(answer: Mapping[str, Any]) -> Iterator[tuple[str, Sized, int]]:
     yield "classes", answer["classes"], CLASSES_MOST
     yield "workers", answer["workers"], WORKERS_MOST
     yield "downstreams", answer["downstreams"], DOWNSTREAMS_MOST
+    yield "versions", answer["versions"], VERSIONS_MOST
+    for row in answer["versions"]:
+        yield "versions.lacking", row["lacking"], WORKERS_MOST
     for tables in ("dead_tuples", "table_bytes"):
         yield f"database.{tables}", answer["database"][tables], TABLES_MOST
     for row in answer["classes"]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from jobqueue_operator.planner.facts import ClassFacts, Phase, WorkerFacts
-from jobqueue_operator.planner.plan import Allocation, Decision, Pool, Reason, Remark, RolloutStep, Share, Terms
+from jobqueue_operator.planner.plan import Allocation, Decision, Kept, Pool, Reason, Remark, RolloutStep, Share, Terms
 from jobqueue_operator.planner.plan import Condition as Word
 from jobqueue_operator.planner.status import (
     ClassState,
@@ -223,6 +224,15 @@ def test_remarks_and_rollouts_are_conditions() -> None:
     assert said(found, "RolloutStalled") == ("True", "RolloutStalled")
     assert said(found, "Progressing") == ("False", "RolloutStalled")
     assert said(status(class_(made=pool(rollout=rolling))), "Progressing") == ("True", "RollingOut")
+
+
+def test_a_rollout_that_keeps_old_workers_for_what_is_queued_is_held_and_one_that_only_waits_is_not() -> None:
+    held = Kept(("a",), beside=True, reason=Reason.OLD_VERSION_QUEUED, message="a stays")
+    found = status(class_(made=pool(kept=held)))
+    assert said(found, "RolloutHeld") == ("True", "OldVersionQueued")
+    assert condition(found, "RolloutHeld")["message"] == "class email: a stays"
+    waits = pool(kept=replace(held, reason=Reason.WAITING_FOR_READY))
+    assert "RolloutHeld" not in [c["type"] for c in status(class_(made=waits))["conditions"]]
 
 
 def test_blindness_is_said_with_its_reason() -> None:

@@ -24,6 +24,7 @@ def answer() -> dict[str, Any]:
         "classes": [class_, {**class_, "class": "video", "memory": None}],
         "workers": [{"id": 1, "info": {"node": "a"}}],
         "downstreams": [],
+        "versions": [{"class": "email", "kind": "render", "version": 1, "jobs": 2, "lacking": [1]}],
         "database": {"dead_tuples": {"ready": 1}, "table_bytes": {}},
     }
 
@@ -40,12 +41,20 @@ def test_memory_is_single_values() -> None:
     assert fitting(said)["classes"][0]["memory"] == {"need": None, "at": None, "kept": 2}
 
 
+def test_a_kind_is_as_long_as_one_can_be() -> None:
+    said = answer()
+    said["versions"][0]["kind"] = "k" * 1_000_000
+    assert fitting(said)["versions"][0]["kind"] == "k" * 200
+
+
 @pytest.mark.parametrize(
     ("path", "most"),
     [
         (("classes",), module.CLASSES_MOST),
         (("workers",), module.WORKERS_MOST),
         (("downstreams",), module.DOWNSTREAMS_MOST),
+        (("versions",), module.VERSIONS_MOST),
+        (("versions", 0, "lacking"), module.WORKERS_MOST),
         (("database", "table_bytes"), module.TABLES_MOST),
         (("database", "dead_tuples"), module.TABLES_MOST),
         (("classes", 0, "ages"), module.STEPS_MOST),
@@ -61,7 +70,7 @@ def test_each_list_has_an_end(path: tuple[str | int, ...], most: int) -> None:
     place = said
     for step in way:
         place = place[step]
-    example = said["classes" if last == "classes" else "workers"][0]
+    example = said[last if last in {"classes", "versions"} else "workers"][0]
     named = isinstance(place[last], dict)
     for size in (most, most + 1):
         place[last] = {f"n{n}": 1 for n in range(size)} if named else [example] * size

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from jobqueue.errors import SchemaError
@@ -118,6 +119,22 @@ class WorkerSnapshot:
 
 
 @dataclass(frozen=True)
+class VersionSnapshot:
+    """A kind and version on which the workers of a class differ, and of which jobs are queued."""
+
+    class_: str
+    kind: str
+    version: int
+    jobs: int  # waiting, whenever due, or in flight; counted up to 1,000 a priority
+    lacking: frozenset[int]  # ids of the workers that do not understand it
+
+    @cached_property
+    def name(self) -> str:
+        """What workers call it."""
+        return f"{self.kind}@{self.version}"
+
+
+@dataclass(frozen=True)
 class DownstreamSnapshot:
     """One downstream: its limit and what leases and processes hold of it, in units."""
 
@@ -149,6 +166,7 @@ class Snapshot:
     workers: tuple[WorkerSnapshot, ...]
     downstreams: tuple[DownstreamSnapshot, ...]
     database: DatabaseSnapshot
+    versions: tuple[VersionSnapshot, ...] = ()  # at most 20, first what the oldest workers understand
 
     def find(self, class_: str) -> ClassSnapshot | None:
         """Return the facts of one class, or None when it is not registered."""
@@ -174,6 +192,7 @@ def decode(answer: Mapping[str, Any]) -> Snapshot:
                 for row in answer["downstreams"]
             ),
             database=_database(answer["database"]),
+            versions=tuple(_version(row) for row in answer["versions"]),
         )
     except (KeyError, TypeError, ValueError) as error:
         message = f"snapshot() answered what this release does not know ({error!r}); run: jobqueue migrate"
@@ -251,6 +270,16 @@ def _worker(row: Mapping[str, Any]) -> WorkerSnapshot:
         elapsed_seconds=float(row["elapsed"]),
         admitted_at=_moment_or_none(row["admitted_at"]),
         ready_at=_moment_or_none(row["ready_at"]),
+    )
+
+
+def _version(row: Mapping[str, Any]) -> VersionSnapshot:
+    return VersionSnapshot(
+        class_=str(row["class"]),
+        kind=str(row["kind"]),
+        version=int(row["version"]),
+        jobs=int(row["jobs"]),
+        lacking=frozenset(int(id_) for id_ in row["lacking"]),
     )
 
 

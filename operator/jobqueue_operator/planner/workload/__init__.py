@@ -7,5 +7,6 @@ a pod template that changes is a rollout.
 
 from jobqueue_operator.planner.workload.made import Made, objects, problems, scaled, service_account
 from jobqueue_operator.planner.workload.names import object_name
+from jobqueue_operator.planner.workload.rolling import Rolling, rolling
 
-__all__ = ["Made", "object_name", "objects", "problems", "scaled", "service_account"]
+__all__ = ["Made", "Rolling", "object_name", "objects", "problems", "rolling", "scaled", "service_account"]

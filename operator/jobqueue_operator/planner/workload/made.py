@@ -15,6 +15,7 @@ from jobqueue_operator.resources.problems import Problem, path
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from jobqueue_operator.planner.workload.rolling import Rolling
     from jobqueue_operator.resources import ClassSpec, JobQueue
     from jobqueue_operator.resources.problems import Location
 
@@ -95,16 +96,11 @@ def objects(
     )
 
 
-def scaled(made: Made, *, replicas: int, surge: bool) -> dict[str, Any]:
-    """Return the Deployment to apply.
-
-    With `surge`, a rollout starts a new pod before it ends an old one; without, it ends one first.
-    """
-    steps = {"maxSurge": 1, "maxUnavailable": 0} if surge else {"maxSurge": 0, "maxUnavailable": 1}
-    strategy = {"type": "RollingUpdate", "rollingUpdate": steps}
+def scaled(made: Made, *, replicas: int, rolling: Rolling) -> dict[str, Any]:
+    """Return the Deployment to apply."""
     return {
         **made.deployment,
-        "spec": {**made.deployment["spec"], "replicas": replicas, "strategy": strategy},
+        "spec": {**made.deployment["spec"], "replicas": replicas, **rolling.fields()},
     }
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from jobqueue_operator.planner.facts import Phase
 from jobqueue_operator.planner.plan import BLIND, Reason
-from jobqueue_operator.planner.workload import scaled
+from jobqueue_operator.planner.workload import Rolling, rolling, scaled
 from jobqueue_operator.platforms.kubernetes import pods, replicas
 from jobqueue_operator.platforms.kubernetes.api import NOT_FOUND, PODS, ApiError
 
@@ -60,7 +60,7 @@ class _Told:
 
     stamp: str
     replicas: int
-    surge: bool
+    rolling: Rolling
 
 
 @dataclass(slots=True)
@@ -88,11 +88,11 @@ class KubernetesPlatform:
             if target is None:
                 continue
             try:
-                await self._apply(pool, target, retired)
+                await self._apply(pool, target, retired, [w for w in workers if w.class_ == pool.class_])
             except ApiError as error:
                 self.errors[pool.class_] = str(error)
 
-    async def _apply(self, pool: Pool, target: Target, retired: set[str]) -> None:
+    async def _apply(self, pool: Pool, target: Target, retired: set[str], workers: Sequence[WorkerFacts]) -> None:
         existing = self.cluster.deployments.get(target.namespace, target.made.name)
         current = _replicas(existing)
         told = self.cluster.applied.changed(target.namespace, target.made.name)
@@ -103,6 +103,7 @@ class KubernetesPlatform:
             if existing is None or pool.decision.reason is not Reason.FALLBACK or pool.replicas <= current:
                 return
             step = replicas.Step(pool.replicas)
+            manner = Rolling.of(existing.get("spec") or {}, surge=target.surge)
         else:
             step = replicas.step(
                 self.pods.get(pool.class_, ()),
@@ -112,6 +113,7 @@ class KubernetesPlatform:
                 stop={victim.worker for victim in pool.stop},
                 revision=target.made.revision,
             )
+            manner = rolling(pool.kept, workers, target.made.revision, replicas=step.replicas, surge=target.surge)
         await self._mark(target, step)
         made, where, keep = target.made, (target.namespace, target.made.name), target.put_back
         changed = await self.cluster.disruption_budgets.have(
@@ -121,8 +123,8 @@ class KubernetesPlatform:
             changed |= await self.cluster.network_policies.have(*where, target.stamp, lambda: policy, put_back=keep)
         changed |= await self.cluster.applied.have(
             *where,
-            _Told(target.stamp, step.replicas, target.surge),
-            lambda: scaled(made, replicas=step.replicas, surge=target.surge),
+            _Told(target.stamp, step.replicas, manner),
+            lambda: scaled(made, replicas=step.replicas, rolling=manner),
             put_back=keep,
         )
         if changed and pool.class_ not in self.put_back:

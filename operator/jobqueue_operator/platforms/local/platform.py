@@ -115,7 +115,12 @@ class LocalPlatform:
             self._workers[name].stopping.set()
 
     def _start_missing(self, pool: Pool) -> None:
-        exist = sum(1 for w in self._workers.values() if w.template.class_ == pool.class_ and not w.retired)
+        beside = pool.kept.workers if pool.kept is not None and pool.kept.beside else ()
+        exist = sum(
+            1
+            for w in self._workers.values()
+            if w.template.class_ == pool.class_ and not w.retired and w.name not in beside
+        )
         template = self.templates.get(pool.class_)
         for _ in range(pool.replicas - exist if template is not None else 0):
             assert template is not None  # noqa: S101 - for the type checker

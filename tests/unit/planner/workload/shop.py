@@ -59,7 +59,7 @@ def rendered() -> str:
     one = made(network_policy=True)
     every = [
         workload.service_account(shop(), owner_uid=OWNER),
-        workload.scaled(one, replicas=3, surge=True),
+        workload.scaled(one, replicas=3, rolling=workload.Rolling(1, 0)),
         one.disruption_budget,
         one.network_policy,
     ]

@@ -64,12 +64,11 @@ def test_the_revision_is_on_the_pods_twice() -> None:
     assert meta["labels"]["jobqueue.dev/revision"] == meta["annotations"]["jobqueue.dev/revision"] == one.revision
 
 
-@pytest.mark.parametrize(("surge", "steps"), [(True, (1, 0)), (False, (0, 1))])
-def test_replicas_and_strategy_come_last(surge: bool, steps: tuple[int, int]) -> None:  # noqa: FBT001 - a parameter
+def test_replicas_and_strategy_come_last() -> None:
     one = shop.made()
     assert not {"replicas", "strategy"} & one.deployment["spec"].keys()
-    spec = workload.scaled(one, replicas=0, surge=surge)["spec"]
-    rolling = {"maxSurge": steps[0], "maxUnavailable": steps[1]}
+    spec = workload.scaled(one, replicas=0, rolling=workload.Rolling(1, 0))["spec"]
+    rolling = {"maxSurge": 1, "maxUnavailable": 0}
     assert (spec["replicas"], spec["strategy"]) == (0, {"type": "RollingUpdate", "rollingUpdate": rolling})
     assert not {"replicas", "strategy"} & one.deployment["spec"].keys(), "what was made is not changed"
 
