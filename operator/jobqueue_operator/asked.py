@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from jobqueue_operator.resources import ClassSpec, DownstreamCapacity, JobQueue
 
 
-def pool(queue: JobQueue, spec: ClassSpec, *, key: str, revision: str, database: str) -> PoolSpec:
+def pool(queue: JobQueue, spec: ClassSpec, *, key: str, revision: str, database: str, surges: bool = False) -> PoolSpec:
     """Return the pool of one class. A downstream is named as in the queue's database."""
     return PoolSpec(
         key=key,
@@ -21,6 +21,7 @@ def pool(queue: JobQueue, spec: ClassSpec, *, key: str, revision: str, database:
         queue=queue.metadata.name,
         database=database,
         downstream=downstream_name(queue, spec.capacity.ref) if spec.capacity is not None else None,
+        surges=surges,
     )
 
 

@@ -44,6 +44,11 @@ def replicas(operated: Operated, name: str = "shop-email") -> Any:
     return operated.deployment(name)["spec"]["replicas"]
 
 
+def steps(operated: Operated) -> tuple[int, int]:
+    found = operated.deployment()["spec"]["strategy"]["rollingUpdate"]
+    return found["maxSurge"], found["maxUnavailable"]
+
+
 def test_jobs_bring_workers_from_zero_and_the_status_says_so(shop: Operated, database: Database) -> None:
     assert replicas(shop) == 0
     enqueue(database, 10)
@@ -94,6 +99,23 @@ def test_a_capacity_that_is_missing_leaves_what_runs_and_its_coming_is_noticed(s
     eventually(lambda: shop.deployment()["metadata"]["generation"] > before, within=10)
     shop.until("Ready", "True", name="orders", kind="DownstreamCapacity")
     eventually(lambda: shop.status("orders", "DownstreamCapacity").get("limit") == 8, within=10)
+
+
+def test_a_rollout_under_a_downstream_surges_only_from_units_to_spare(operated: Operated, database: Database) -> None:
+    limited = job_class(capacity={"ref": {"name": "orders"}}, replicas={"min": 2, "max": 2})
+    operated.put(secret("shop-operator", database), downstream("orders", units=6), job_queue("shop", limited))
+    operated.start()
+    eventually(lambda: len(operated.pods("email")) == 2, within=20)
+    assert (replicas(operated), steps(operated)) == (2, (0, 1))
+    operated.put(job_queue("shop", limited, image="example/shop:2"))
+    eventually(lambda: len(operated.pods("email")) == 3, within=20)  # two have four units, the third takes what is left
+    assert steps(operated) == (1, 0)
+    before = operated.deployment()["metadata"]["generation"]
+    operated.until("Progressing", "True")  # told at the end of a round that knew of the third
+    assert (replicas(operated), operated.deployment()["metadata"]["generation"]) == (2, before)
+    operated.put(downstream("orders", units=5))
+    eventually(lambda: steps(operated) == (0, 1), within=10)
+    assert replicas(operated) == 2
 
 
 def test_a_class_that_was_removed_works_off_its_jobs_first(shop: Operated, database: Database) -> None:

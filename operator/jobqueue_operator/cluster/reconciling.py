@@ -102,7 +102,6 @@ class Reconciler:
                 class_=spec.name,
                 made=self.made(work, spec),
                 stamp=self._stamp(work),
-                surge=spec.capacity is None,
                 put_back=not spec.paused,
             )
             for spec in work.queue.spec.classes

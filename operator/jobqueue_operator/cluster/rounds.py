@@ -268,6 +268,7 @@ def _wanted(works: Iterable[Work], downstreams: dict[Key, DownstreamCapacity], r
             key=views.pool_key(work.key, spec.name),
             revision=reconciler.made(work, spec).revision,
             database=work.database_name,
+            surges=True,
         )
         for work in works
         if work.queue is not None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from jobqueue_operator.planner import capacity, rollout, versions, victims, window
+from jobqueue_operator.planner import capacity, rollout, surge, versions, victims, window
 from jobqueue_operator.planner.ask import ask
 from jobqueue_operator.planner.plan import Bound, Condition, Decision, Plan, Pool, Reason, Remark
 
@@ -37,6 +37,8 @@ def plan(wanted: Wanted, facts: Facts, previous: Plan | None, *, now: float, tic
     }
     downstreams = capacity.divide(wanted, facts, asks, previous, now=now, tick=tick)
     rooms = capacity.rooms(wanted, downstreams, asks)
+    rolling = {p.key for p in wanted.pools if rollout.is_under_way(workers.get(p.key, ()), p.revision)}
+    surging = surge.surging(wanted, downstreams, asks, rolling, before)
     shares = {share.pool: share for allocation in downstreams for share in allocation.shares}
     pools = [
         _pool(
@@ -48,6 +50,8 @@ def plan(wanted: Wanted, facts: Facts, previous: Plan | None, *, now: float, tic
             before.get(pool.key),
             facts.classes.get(pool.key),
             now,
+            surges=pool.key in surging,
+            rolls=pool.key in rolling,
         )
         for pool in wanted.pools
     ]
@@ -68,6 +72,9 @@ def _pool(
     before: Pool | None,
     seen: ClassFacts | None,
     now: float,
+    *,
+    surges: bool,
+    rolls: bool,
 ) -> Pool:
     decision = Decision(wish.replicas, wish.reason, wish.message, wish.terms, wish.bounds, wish.remarks)
     if share is not None and decision.replicas > share.replicas and not wish.blind:
@@ -84,7 +91,7 @@ def _pool(
         )
     if wish.blind:
         # Who is idle or ready would be a guess: nobody is stopped.
-        return Pool(wanted.key, wanted.revision, decision, room, memory=wish.memory)
+        return Pool(wanted.key, wanted.revision, decision, room, surge=surges, memory=wish.memory)
     manner = window.MANNERS[wanted.spec.replicas.behavior]
     current = before.decision.replicas if before is not None else decision.replicas
     memory = wish.memory
@@ -96,7 +103,7 @@ def _pool(
         kept = versions.kept(
             workers, wanted.revision, decision.replicas, seen, before.kept if before is not None else None
         )
-    moves = victims.moves(workers, decision.replicas, wanted.revision, kept)
+    moves = victims.moves(workers, decision.replicas, wanted.revision, kept, surge=surges and rolls)
     moving = moves.retire or moves.take_back
     step = None if moving else rollout.step(workers, wanted.revision, decision.replicas, kept)
     return Pool(
@@ -109,5 +116,6 @@ def _pool(
         stop=moves.stop,
         rollout=step,
         kept=kept,
+        surge=surges,
         memory=memory,
     )

@@ -189,6 +189,9 @@ class Pool:
     stop: tuple[Victim, ...] = ()
     rollout: RolloutStep | None = None
     kept: Kept | None = None
+    surge: bool = False
+    """Whether a rollout may start a worker beside the one that it replaces: one more than `replicas`. Where there is a
+    downstream it is only said while one is under way."""
     memory: ClassMemory = field(default_factory=ClassMemory)
 
     @property

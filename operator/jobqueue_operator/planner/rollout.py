@@ -9,7 +9,7 @@ from jobqueue_operator.planner.plan import Reason, RolloutStep
 from jobqueue_operator.planner.victims import rank, victim
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from jobqueue_operator.planner.plan import Kept
 
@@ -17,11 +17,11 @@ if TYPE_CHECKING:
 def step(workers: Sequence[WorkerFacts], revision: str, replicas: int, kept: Kept | None = None) -> RolloutStep | None:
     """Return the next step for one class's workers, or None when all that are to stay have the revision.
 
-    A new worker takes the place of an old one only when that is gone: workers that drain still use the downstream, so
-    a surge would ask for more than the class has. `kept` are not replaced; where they have all the places, a new worker
-    comes beside them.
+    A new worker takes the place of an old one only when that is gone: workers that drain still use the downstream.
+    Platforms that can start it earlier do so where the pool says `surge`. `kept` are not replaced; where they have all
+    the places, a new worker comes beside them.
     """
-    workers = [w for w in workers if w.phase is not Phase.RETIRED]  # scale-in takes care of those
+    workers = _staying(workers)
     old = [w for w in rank(workers) if w.revision != revision]
     if not old:
         return None
@@ -48,3 +48,12 @@ def step(workers: Sequence[WorkerFacts], revision: str, replicas: int, kept: Kep
         return RolloutStep(None, kept.reason, kept.message)
     chosen = victim(free[0], Reason.ROLLING)
     return RolloutStep(chosen, Reason.ROLLING, f"rolling out: replacing {chosen.worker} ({count})")
+
+
+def is_under_way(workers: Iterable[WorkerFacts], revision: str) -> bool:
+    """Whether a worker is to be replaced that has an old revision and is not on its way out."""
+    return any(w.revision != revision and w.phase is not Phase.DRAINING for w in _staying(workers))
+
+
+def _staying(workers: Iterable[WorkerFacts]) -> list[WorkerFacts]:
+    return [w for w in workers if w.phase is not Phase.RETIRED]  # scale-in takes care of the others

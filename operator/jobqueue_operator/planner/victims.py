@@ -50,8 +50,10 @@ def victim(worker: WorkerFacts, reason: Reason | None = None) -> Victim:
     return Victim(worker.name, reason or own, message)
 
 
-def moves(workers: Sequence[WorkerFacts], replicas: int, revision: str, kept: Kept | None = None) -> Moves:
-    """Return who is to be retired, taken back and stopped so that `replicas` stay.
+def moves(
+    workers: Sequence[WorkerFacts], replicas: int, revision: str, kept: Kept | None = None, *, surge: bool = False
+) -> Moves:
+    """Return who is to be retired, taken back and stopped so that `replicas` stay, and one more with a `surge`.
 
     Old revisions go first, and while there are any nobody else does: a rollout counts on the new ones, and an old one
     works until they do. While a rollout keeps old ones, nobody is too many. Only workers of the wanted revision are
@@ -67,7 +69,7 @@ def moves(workers: Sequence[WorkerFacts], replicas: int, revision: str, kept: Ke
         back = tuple(w.name for w in again[:missing])
     old = [w for w in stay if w.revision != revision]
     coming = sum(w.revision == revision and w.phase is not Phase.READY and w.admitted for w in stay) if old else 0
-    surplus = rank(old or stay)[: max(-missing - coming, 0)] if kept is None else []
+    surplus = rank(old or stay)[: max(-missing - max(coming, int(surge)), 0)] if kept is None else []
     # One that is not ready was never admitted or does not come up: it holds nothing that retiring would protect.
     fenced = tuple(victim(w) for w in surplus if w.phase is Phase.READY)
     unready = tuple(victim(w) for w in surplus if w.phase is not Phase.READY)

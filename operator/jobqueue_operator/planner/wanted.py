@@ -24,6 +24,8 @@ class PoolSpec:
     database: str = ""
     downstream: str | None = None
     """Name of the capacity it leans on, as in `CapacitySpec.name`."""
+    surges: bool = False
+    """Whether its platform can start a worker beside the one that it replaces."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

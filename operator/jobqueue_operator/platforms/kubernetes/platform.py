@@ -32,8 +32,6 @@ class Target:
     made: Made
     stamp: str
     """Stands for what `made` was made from."""
-    surge: bool
-    """Whether a worker may start beside the one that it replaces. Not where that would charge a downstream twice."""
     put_back: bool = True
     """Whether what others change is undone."""
 
@@ -103,7 +101,7 @@ class KubernetesPlatform:
             if existing is None or pool.decision.reason is not Reason.FALLBACK or pool.replicas <= current:
                 return
             step = replicas.Step(pool.replicas)
-            manner = Rolling.of(existing.get("spec") or {}, surge=target.surge)
+            manner = Rolling.of(existing.get("spec") or {}, surge=pool.surge)
         else:
             step = replicas.step(
                 self.pods.get(pool.class_, ()),
@@ -113,7 +111,7 @@ class KubernetesPlatform:
                 stop={victim.worker for victim in pool.stop},
                 revision=target.made.revision,
             )
-            manner = rolling(pool.kept, workers, target.made.revision, replicas=step.replicas, surge=target.surge)
+            manner = rolling(pool.kept, workers, target.made.revision, replicas=step.replicas, surge=pool.surge)
         await self._mark(target, step)
         made, where, keep = target.made, (target.namespace, target.made.name), target.put_back
         changed = await self.cluster.disruption_budgets.have(
