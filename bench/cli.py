@@ -6,13 +6,13 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from bench import claim, drain, enqueue, held, limit, plan, report, wakeup
+from bench import claim, cluster, drain, enqueue, held, limit, plan, report, wakeup
 from bench.server import started
 
 if TYPE_CHECKING:
     from bench.server import Server
 
-WHAT = ("drain", "enqueue", "claim", "wakeup", "held", "limit", "plan")
+WHAT = ("drain", "enqueue", "claim", "wakeup", "held", "limit", "plan", "cluster")
 
 
 def _arguments() -> argparse.Namespace:
@@ -27,6 +27,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--rows", type=int, help="rows waiting in claim (default 1,000,000)")
     parser.add_argument("--rounds", type=int, help="rounds in which the contestants take turns (default 3)")
     parser.add_argument("--seconds", type=float, help="how long held holds its transaction (default 60)")
+    parser.add_argument("--queues", type=int, help="JobQueues in cluster (default 1,000)")
     parser.add_argument("--only", default="", help="contestants of drain: worker,sql,graphile,seeds (default all)")
     parser.add_argument(
         "--against", type=Path, help="another checkout, whose worker and SQL are measured in the same run"
@@ -65,6 +66,9 @@ def _measure(what: str, server: Server, arguments: argparse.Namespace, around: d
     elif what == "limit":
         contests = limit.contests(server, min(jobs, 100_000), rounds)
         report.write(what, [report.contest_table(c, [limit.FREE]) for c in contests], contests, around)
+    elif what == "cluster":
+        queues = arguments.queues or (50 if quick else 1_000)
+        report.write(what, [cluster.table(queues, 30 if quick else 120)], [], around)
     elif what == "plan":
         report.write(what, [plan.table()], [], around)
     else:

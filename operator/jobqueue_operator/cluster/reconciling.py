@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections import defaultdict
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING
 
 from jobqueue_operator import observe
@@ -45,7 +46,7 @@ class _Log:
 
 @dataclass(slots=True)
 class Reconciler:
-    """Remembers what was made of each JobQueue, so that it is made once a change."""
+    """Remembers the revisions of each JobQueue's classes, so that they are worked out once a change."""
 
     cluster: Cluster
     pods: Informers
@@ -54,7 +55,7 @@ class Reconciler:
     network_policy: bool
     owned: Mapping[str, Sequence[tuple[Applied, Object]]] = field(default_factory=dict)
     """The objects of each JobQueue's classes by its uid, each with its kind, as of the last `begin`."""
-    _made: dict[Key, tuple[str, dict[str, Made]]] = field(default_factory=dict)
+    _revisions: dict[Key, tuple[str, dict[str, str]]] = field(default_factory=dict)
 
     def begin(self) -> None:
         """Look at all objects once a round."""
@@ -74,24 +75,25 @@ class Reconciler:
             found[key].append(pod)
         return found
 
-    def made(self, work: Work, spec: ClassSpec) -> Made:
-        """Return what a class is made of."""
+    def revision(self, work: Work, spec: ClassSpec) -> str:
+        """Return what a class's workers should be made from. Raises ValueError when they cannot be made."""
         assert work.queue is not None  # noqa: S101 - only what is carried out is made
         stamp = self._stamp(work)
-        known = self._made.get(work.key)
+        known = self._revisions.get(work.key)
         if known is None or known[0] != stamp:
-            made = {
-                each.name: workload.objects(
-                    work.queue,
-                    each,
-                    owner_uid=work.known.uid,
-                    restarted_at=work.known.restarts.get(each.name),
-                    network_policy=self.network_policy,
-                )
-                for each in work.queue.spec.classes
-            }
-            known = self._made[work.key] = stamp, made
+            made = {each.name: self._make(work, each).revision for each in work.queue.spec.classes}
+            known = self._revisions[work.key] = stamp, made
         return known[1][spec.name]
+
+    def _make(self, work: Work, spec: ClassSpec) -> Made:
+        assert work.queue is not None  # noqa: S101 - as above
+        return workload.objects(
+            work.queue,
+            spec,
+            owner_uid=work.known.uid,
+            restarted_at=work.known.restarts.get(spec.name),
+            network_policy=self.network_policy,
+        )
 
     async def look(self, work: Work) -> Sight:
         """Return what is known of one JobQueue, in the words of its database."""
@@ -100,8 +102,11 @@ class Reconciler:
             spec.name: Target(
                 namespace=work.key[0],
                 class_=spec.name,
-                made=self.made(work, spec),
+                name=workload.object_name(work.key[1], spec.name),
+                revision=self.revision(work, spec),
+                make=partial(self._make, work, spec),
                 stamp=self._stamp(work),
+                network_policy=self.network_policy,
                 put_back=not spec.paused,
             )
             for spec in work.queue.spec.classes
@@ -145,7 +150,7 @@ class Reconciler:
 
     def _is_ours(self, work: Work, spec: ClassSpec) -> bool:
         """Whether a class's Deployment is this JobQueue's, or not there yet; if not, say whose."""
-        name = self.made(work, spec).name
+        name = workload.object_name(work.key[1], spec.name)
         existing = self.cluster.deployments.get(work.key[0], name)
         owners = (existing or {"metadata": {}})["metadata"].get("ownerReferences") or []
         if existing is None or any(owner.get("uid") == work.known.uid for owner in owners):
@@ -156,7 +161,7 @@ class Reconciler:
         return False
 
     def _name_rivals(self, work: Work) -> None:
-        names = {target.made.name for target in work.platform.targets.values()} if work.platform is not None else set()
+        names = {target.name for target in work.platform.targets.values()} if work.platform is not None else set()
         for scaler in self.autoscalers.all():
             aim = (scaler.get("spec") or {}).get("scaleTargetRef") or {}
             if scaler["metadata"]["namespace"] != work.key[0] or aim.get("name") not in names:

@@ -135,7 +135,7 @@ class Rounds:
     async def _prepare(self, work: Work) -> None:
         try:
             for spec in work.queue.spec.classes if work.queue is not None else ():
-                self.reconciler.made(work, spec)
+                self.reconciler.revision(work, spec)
             await self.connecting.connect(work)
         except Exception:
             work.queue = None  # what cannot even be prepared is left as it is
@@ -266,7 +266,7 @@ def _wanted(works: Iterable[Work], downstreams: dict[Key, DownstreamCapacity], r
             work.queue,
             spec,
             key=views.pool_key(work.key, spec.name),
-            revision=reconciler.made(work, spec).revision,
+            revision=reconciler.revision(work, spec),
             database=work.database_name,
             surges=True,
         )

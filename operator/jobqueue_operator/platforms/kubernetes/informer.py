@@ -8,7 +8,7 @@ import random
 import time
 from typing import TYPE_CHECKING
 
-from jobqueue_operator.platforms.kubernetes.api import ApiError, drop_noise
+from jobqueue_operator.platforms.kubernetes.api import ApiError, drop_unread
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -59,7 +59,7 @@ class Informer:
         # What the watch has gone past it has told already; the object may have been deleted since.
         key, version = _key(thing), _version(thing)
         if version > self._told and (key not in self.objects or version > _version(self.objects[key])):
-            self.objects[key] = drop_noise([thing])[0]
+            self.objects[key] = drop_unread(thing)
 
     async def _run(self) -> None:
         pause, version = PAUSE_LEAST, ""
@@ -85,7 +85,7 @@ class Informer:
 
     async def _list(self) -> str:
         listed, version = await self._api.list(self._kind, self.namespace, labels=self._labels)
-        self.objects = {_key(thing): thing for thing in drop_noise(listed)}
+        self.objects = {_key(thing): drop_unread(thing) for thing in listed}
         self.synced.set()
         if self.broken_since is not None:
             log.info("%s can be watched again", self._kind.plural)
@@ -107,7 +107,7 @@ class Informer:
             if kind == "DELETED":
                 self.objects.pop(key, None)
             else:
-                self.objects[key] = drop_noise([thing])[0]
+                self.objects[key] = drop_unread(thing)
         return version
 
 

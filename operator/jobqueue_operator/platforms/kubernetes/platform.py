@@ -12,7 +12,7 @@ from jobqueue_operator.platforms.kubernetes import pods, replicas
 from jobqueue_operator.platforms.kubernetes.api import NOT_FOUND, PODS, ApiError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from jobqueue_operator.planner.facts import WorkerFacts
     from jobqueue_operator.planner.plan import Plan, Pool
@@ -29,9 +29,15 @@ class Target:
 
     namespace: str
     class_: str
-    made: Made
+    name: str
+    """Of its objects."""
+    revision: str
+    make: Callable[[], Made]
+    """Makes its objects; they are not kept, as thousands of them would fill the operator's memory."""
     stamp: str
-    """Stands for what `made` was made from."""
+    """Stands for what they are made from."""
+    network_policy: bool = False
+    """Whether there is to be one."""
     put_back: bool = True
     """Whether what others change is undone."""
 
@@ -91,9 +97,9 @@ class KubernetesPlatform:
                 self.errors[pool.class_] = str(error)
 
     async def _apply(self, pool: Pool, target: Target, retired: set[str], workers: Sequence[WorkerFacts]) -> None:
-        existing = self.cluster.deployments.get(target.namespace, target.made.name)
+        existing = self.cluster.deployments.get(target.namespace, target.name)
         current = _replicas(existing)
-        told = self.cluster.applied.changed(target.namespace, target.made.name)
+        told = self.cluster.applied.changed(target.namespace, target.name)
         if isinstance(told, _Told) and told.replicas != current and target.put_back:
             self.put_back.append(pool.class_)
         if pool.decision.reason in BLIND:
@@ -109,20 +115,22 @@ class KubernetesPlatform:
                 wanted=pool.replicas,
                 retired=retired,
                 stop={victim.worker for victim in pool.stop},
-                revision=target.made.revision,
+                revision=target.revision,
             )
-            manner = rolling(pool.kept, workers, target.made.revision, replicas=step.replicas, surge=pool.surge)
+            manner = rolling(pool.kept, workers, target.revision, replicas=step.replicas, surge=pool.surge)
         await self._mark(target, step)
-        made, where, keep = target.made, (target.namespace, target.made.name), target.put_back
+        where, keep = (target.namespace, target.name), target.put_back
         changed = await self.cluster.disruption_budgets.have(
-            *where, target.stamp, lambda: made.disruption_budget, put_back=keep
+            *where, target.stamp, lambda: target.make().disruption_budget, put_back=keep
         )
-        if (policy := made.network_policy) is not None:
-            changed |= await self.cluster.network_policies.have(*where, target.stamp, lambda: policy, put_back=keep)
+        if target.network_policy:
+            changed |= await self.cluster.network_policies.have(
+                *where, target.stamp, lambda: target.make().network_policy or {}, put_back=keep
+            )
         changed |= await self.cluster.applied.have(
             *where,
             _Told(target.stamp, step.replicas, manner),
-            lambda: scaled(made, replicas=step.replicas, rolling=manner),
+            lambda: scaled(target.make(), replicas=step.replicas, rolling=manner),
             put_back=keep,
         )
         if changed and pool.class_ not in self.put_back:
