@@ -141,9 +141,9 @@ def write(operated: Operated, neighbour: Neighbour, burst: Sequence[dict[str, An
     resources = operated.resources
     neighbour.change()
     count = sum(taken(resources, document) for document in burst)
-    eventually(neighbour.is_scaled, within=20, what="the neighbour to be scaled")
+    eventually(neighbour.is_scaled, within=40, what="the neighbour to be scaled")
     try:
-        eventually(lambda: not untold(resources), within=20, every=0.2)
+        eventually(lambda: not untold(resources), within=40, every=0.2)
     except AssertionError:
         pytest.fail(f"nothing was said of {untold(resources)}")
     for kind in KINDS:

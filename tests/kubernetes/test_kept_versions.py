@@ -51,7 +51,7 @@ class Fleet:
         return sorted(found)
 
     def until(self, *images: str, also: Callable[[], object] = lambda: True) -> None:
-        eventually(lambda: self.images() == sorted(images) and also(), within=20, what=f"pods of {images}")
+        eventually(lambda: self.images() == sorted(images) and also(), within=40, what=f"pods of {images}")
 
     def delete_pod(self, image: str) -> None:
         path = f"/api/v1/namespaces/{self.operated.namespace}/pods"
@@ -106,7 +106,7 @@ def test_the_last_pod_that_understands_what_is_queued_stays_until_that_is_gone(
     fleet.until(OLD, NEW, NEW)
     before = operated.deployment()["metadata"]["generation"]
     operated.start()
-    eventually(lambda: fleet.images() and operated.condition("RolloutHeld")["message"] != found["message"], within=20)
+    eventually(lambda: fleet.images() and operated.condition("RolloutHeld")["message"] != found["message"], within=40)
     fleet.until(OLD, NEW, NEW)
     assert operated.deployment()["metadata"]["generation"] == before
 

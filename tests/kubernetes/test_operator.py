@@ -53,7 +53,7 @@ def test_jobs_bring_workers_from_zero_and_the_status_says_so(shop: Operated, dat
     assert replicas(shop) == 0
     enqueue(database, 10)
     eventually(lambda: replicas(shop) > 0, within=10)
-    eventually(lambda: shop.status().get("readyJobs") == 10, within=20)
+    eventually(lambda: shop.status().get("readyJobs") == 10, within=40)
     found = shop.status()["classes"][0]
     assert (found["name"], found["readyJobs"], found["reason"]) == ("email", 10, "Demand")
     assert shop.status()["observedGeneration"] == 1
@@ -133,9 +133,9 @@ def test_a_class_that_was_removed_works_off_its_jobs_first(shop: Operated, datab
 
 def test_a_deleted_jobqueue_takes_its_objects_along_and_says_what_it_leaves(shop: Operated, database: Database) -> None:
     enqueue(database, 3)
-    eventually(lambda: shop.status().get("readyJobs") == 3, within=20)
+    eventually(lambda: shop.status().get("readyJobs") == 3, within=40)
     shop.cluster.request("DELETE", shop.resources.path("JobQueue", "shop"))
-    eventually(lambda: shop.deployment() is None, within=20)
+    eventually(lambda: shop.deployment() is None, within=40)
     eventually(lambda: "JobsLeft" in shop.events(), within=10)
     assert shop.object("/apis/policy/v1", "poddisruptionbudgets", "shop-email") is None
 

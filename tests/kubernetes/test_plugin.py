@@ -424,7 +424,7 @@ def test_a_login_lasts_as_long_as_its_command(
         connection.execute("lock table jobqueue.jobs in access exclusive mode")
         process = there("jobs", "shop", "--", "list")
         waits = "select 1 from pg_stat_activity where usename = %s and wait_event_type = 'Lock'"
-        eventually(lambda: looking.execute(waits, [support["user"]]).fetchone(), within=20, what="the command to wait")
+        eventually(lambda: looking.execute(waits, [support["user"]]).fetchone(), within=40, what="the command to wait")
         (folder,) = (tmp_path / "tmp").glob("kubectl-jobqueue-*")
         assert {file.name for file in folder.iterdir()} == {"host", "port", "dbname", "user", "password"}
         modes = {stat.S_IMODE(path.stat().st_mode) for path in (folder, *folder.iterdir())}

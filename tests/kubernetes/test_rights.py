@@ -113,14 +113,14 @@ def make_it_do_everything(operated: Operated, database: Database, release: Relea
         **settings,
     )
     operated.until("Ready", "True")
-    eventually(lambda: len(operated.pods("images")) == 2, within=20)
+    eventually(lambda: len(operated.pods("images")) == 2, within=40)
     # Neither is ready, so both can go at once: one pod is marked as cheap to delete, then the number falls.
     operated.put(job_queue("shop", limited, job_class("images", replicas={"min": 1})))
-    eventually(lambda: operated.deployment("shop-images")["spec"]["replicas"] == 1, within=20)
+    eventually(lambda: operated.deployment("shop-images")["spec"]["replicas"] == 1, within=40)
     operated.put(job_queue("shop", limited))
     eventually(
         lambda: all(operated.object(f"/apis/{group}/v1", plural, "shop-images") is None for group, plural in MADE),
-        within=20,
+        within=40,
     )
     return process
 

@@ -66,10 +66,10 @@ def test_one_that_is_killed_changes_nothing_and_its_successor_goes_on(operated: 
     first.signal(signal.SIGKILL)
     first.wait()
     operated.start()
-    eventually(lambda: epoch(database) == 2, within=20)
+    eventually(lambda: epoch(database) == 2, within=40)
     with database.connect() as connection:
         connection.execute("SELECT jobqueue.enqueue('email', 'work', '{}')")
-    eventually(lambda: operated.deployment()["spec"]["replicas"] == 1, within=20)
+    eventually(lambda: operated.deployment()["spec"]["replicas"] == 1, within=40)
     assert operated.deployment()["metadata"]["generation"] == generation + 1
 
 
@@ -80,7 +80,7 @@ def test_a_database_that_goes_away_changes_nothing_and_is_said(
     with database.connect() as connection:
         connection.execute("SELECT jobqueue.set_class(NULL, 'email', '{}')")
         connection.execute("SELECT jobqueue.enqueue('email', 'work', '{}') FROM generate_series(1, 100)")
-    eventually(lambda: (operated.deployment() or {"spec": {"replicas": 0}})["spec"]["replicas"] > 0, within=20)
+    eventually(lambda: (operated.deployment() or {"spec": {"replicas": 0}})["spec"]["replicas"] > 0, within=40)
     replicas = operated.deployment()["spec"]["replicas"]
     pg.stop()
     try:
@@ -88,13 +88,13 @@ def test_a_database_that_goes_away_changes_nothing_and_is_said(
         operated.until("MetricsAvailable", "False", "QueueNotVisible")
         assert operated.deployment()["spec"]["replicas"] == replicas
         operated.put(job_queue("shop", job_class(), image="example/shop:2"))
-        eventually(lambda: operated.status()["observedGeneration"] == 2, within=20)
+        eventually(lambda: operated.status()["observedGeneration"] == 2, within=40)
         assert operated.deployment()["spec"]["template"]["spec"]["containers"][0]["image"] == "example/shop:1"
     finally:
         pg.start()
     operated.until("DatabaseReady", "True")
     image = "example/shop:2"
-    eventually(lambda: operated.deployment()["spec"]["template"]["spec"]["containers"][0]["image"] == image, within=20)
+    eventually(lambda: operated.deployment()["spec"]["template"]["spec"]["containers"][0]["image"] == image, within=40)
 
 
 async def test_an_api_server_that_is_cut_off_is_found_again_and_nothing_is_missed(
@@ -113,12 +113,12 @@ async def test_an_api_server_that_is_cut_off_is_found_again_and_nothing_is_misse
         await asyncio.to_thread(operated.until, "Ready", "True")
         proxy.cut()
         await asyncio.to_thread(operated.put, job_queue("shop", job_class(), image="example/shop:2"))
-        await asyncio.to_thread(eventually, lambda: image() == "example/shop:2", within=20)
+        await asyncio.to_thread(eventually, lambda: image() == "example/shop:2", within=40)
         proxy.freeze()
         await asyncio.to_thread(operated.put, job_queue("shop", job_class(), image="example/shop:3"))
         with database.connect() as connection:  # what the database says asks for a pod, and so for an answer
             connection.execute("SELECT jobqueue.enqueue('email', 'work', '{}')")
-        await asyncio.to_thread(process.wait_for_line, "the API server did not answer within 10s", within=20)
+        await asyncio.to_thread(process.wait_for_line, "the API server did not answer within 10s", within=40)
         found = operated.deployment()["spec"]
         assert (image(), found["replicas"]) == ("example/shop:2", 0)
         proxy.thaw()

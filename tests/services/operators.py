@@ -154,5 +154,5 @@ class Operated:
             fits = found.get("status") == status and (reason is None or found.get("reason") == reason)
             return found if fits else None
 
-        found: dict[str, Any] = eventually(there, within=20, what=f"{type_} to be {status} for {reason}")
+        found: dict[str, Any] = eventually(there, within=40, what=f"{type_} to be {status} for {reason}")
         return found
