@@ -94,6 +94,8 @@ def _class(seen: ClassSnapshot, snapshot: Snapshot) -> ClassFacts:
         arrivals=_arrivals(seen.arrivals),
         attempts=_attempts(seen.attempts),
         versions=tuple(QueuedVersion(v.kind, v.version, v.jobs) for v in snapshot.versions if v.class_ == seen.class_),
+        downstream=seen.downstream,
+        charge=seen.units_per_pod + seen.units_per_job * seen.concurrency if seen.downstream is not None else 0,
     )
 
 

@@ -118,17 +118,27 @@ def test_a_rollout_under_a_downstream_surges_only_from_units_to_spare(operated: 
     assert replicas(operated) == 2
 
 
-def test_a_class_that_was_removed_works_off_its_jobs_first(shop: Operated, database: Database) -> None:
-    shop.put(job_queue("shop", job_class(), job_class("images")))
+def test_a_class_that_was_removed_works_off_its_jobs_first_and_keeps_its_units(
+    shop: Operated, database: Database
+) -> None:
+    capacity = {"ref": {"name": "orders"}}  # two units a worker
+    shop.put(downstream("orders", units=4))
+    shop.put(job_queue("shop", job_class(capacity=capacity), job_class("images", capacity=capacity)))
     eventually(lambda: shop.deployment("shop-images"), within=10)
     enqueue(database, 1, "images")
-    shop.put(job_queue())
-    shop.until("ClassHasJobs", "True")
     eventually(lambda: replicas(shop, "shop-images") == 1, within=10)
+    shop.put(job_queue("shop", job_class(capacity=capacity, replicas={"min": 2, "max": 2})))
+    shop.until("ClassHasJobs", "True")
+    found = shop.until("CapacityAvailable", "False", "MinimumNotMet")
+    assert "asks for 4 units of" in found["message"]
+    assert "workers of removed classes have 2" in found["message"]
+    assert (replicas(shop, "shop-images"), replicas(shop)) == (1, 1)
     with database.connect() as connection:
         connection.execute("SELECT jobqueue.cancel(id) FROM jobqueue.jobs WHERE class = 'images'")
     eventually(lambda: shop.deployment("shop-images") is None, within=10)
     shop.until("ClassHasJobs", "False")
+    eventually(lambda: replicas(shop) == 2, within=10)
+    shop.until("CapacityAvailable", "True")
 
 
 def test_a_deleted_jobqueue_takes_its_objects_along_and_says_what_it_leaves(shop: Operated, database: Database) -> None:

@@ -66,13 +66,13 @@ class Reconciler:
                     found[owner.get("uid", "")].append((kind, thing))
         self.owned = found
 
-    def pods_by_class(self) -> Mapping[tuple[str, str, str], Sequence[Object]]:
-        """Return the pods of each class, by namespace, JobQueue and class."""
-        found: defaultdict[tuple[str, str, str], list[Object]] = defaultdict(list)
+    def pods_by_queue(self) -> Mapping[Key, Mapping[str, Sequence[Object]]]:
+        """Return the pods of each JobQueue, by class."""
+        found: defaultdict[Key, defaultdict[str, list[Object]]] = defaultdict(lambda: defaultdict(list))
         for pod in self.pods.all():
             labels = pod["metadata"].get("labels") or {}
-            key = pod["metadata"]["namespace"], labels.get(QUEUE_LABEL, ""), labels.get(CLASS_LABEL, "")
-            found[key].append(pod)
+            key = pod["metadata"]["namespace"], labels.get(QUEUE_LABEL, "")
+            found[key][labels.get(CLASS_LABEL, "")].append(pod)
         return found
 
     def revision(self, work: Work, spec: ClassSpec) -> str:
@@ -117,7 +117,8 @@ class Reconciler:
         if work.link is None or work.link.snapshot is None:
             return Sight(observe.facts(None, workers), None)
         snapshot = work.link.snapshot
-        return Sight(observe.part(work.link.facts, snapshot, targets, workers), snapshot)
+        removed = work.pods.keys() - {spec.name for spec in work.queue.spec.classes}
+        return Sight(observe.part(work.link.facts, snapshot, {*targets, *removed}, workers), snapshot)
 
     async def reconcile(self, work: Work, plan: Plan) -> None:
         """Bring one JobQueue's objects a step nearer to the plan. Raises JobQueueError and ApiError."""

@@ -18,7 +18,7 @@ from jobqueue_operator.cluster.admission import Admission
 from jobqueue_operator.cluster.references import Trouble
 from jobqueue_operator.cluster.work import Work
 from jobqueue_operator.planner.decide import plan
-from jobqueue_operator.planner.plan import Plan
+from jobqueue_operator.planner.plan import Plan, Reason
 from jobqueue_operator.planner.wanted import Wanted
 from jobqueue_operator.platforms.kubernetes import pods
 from jobqueue_operator.platforms.kubernetes.api import ApiError
@@ -82,7 +82,9 @@ class Rounds:
         self._read_pods(works, now)
         self.reconciler.begin()
         wanted, facts = _wanted(works, downstreams, self.reconciler), await self._facts(works)
-        self._plan = plan(wanted, facts, self._with_restored(works), now=now, tick=self.settings.tick)
+        found = plan(wanted, facts, self._with_restored(works), now=now, tick=self.settings.tick)
+        # A class that is asked for no more is the reconciler's alone, which has it work off its jobs first.
+        self._plan = Plan(tuple(p for p in found.pools if p.decision.reason is not Reason.REMOVED), found.downstreams)
         for work in works:
             if work.link is not None and work.link.snapshot is not None:
                 work.link.restored = None
@@ -168,13 +170,14 @@ class Rounds:
             await work.link.look(tick=self.settings.tick)
 
     def _read_pods(self, works: Iterable[Work], now: float) -> None:
-        by_class = self.reconciler.pods_by_class()
+        by_queue = self.reconciler.pods_by_queue()
         for work in works:
-            namespace, name = work.key
-            for spec in work.queue.spec.classes if work.queue is not None else ():
-                found = pods.read(by_class.get((namespace, name, spec.name), ()), now)
+            by_class = by_queue.get(work.key, {}) if work.queue is not None else {}
+            asked = [spec.name for spec in work.queue.spec.classes] if work.queue is not None else []
+            for class_ in dict.fromkeys((*asked, *by_class)):
+                found = pods.read(by_class.get(class_, ()), now)
                 work.lost += [p for p in found if pods.lost(p, now, self.settings.lost_pod_timeout)]
-                work.pods[spec.name] = [p for p in found if p not in work.lost]
+                work.pods[class_] = [p for p in found if p not in work.lost]
             work.now = now
 
     async def _facts(self, works: Iterable[Work]) -> Facts:
@@ -188,7 +191,7 @@ class Rounds:
             # Of one that could not be looked at nothing is known, so it is left as it is.
             if work.queue is not None and work.sight is not None:
                 parts[work.key] = work.database_name, work.sight.facts
-                classes[work.key] = [spec.name for spec in work.queue.spec.classes]
+                classes[work.key] = list(work.pods)
         return views.together(parts, classes)
 
     def _with_restored(self, works: Iterable[Work]) -> Plan:

@@ -34,6 +34,7 @@ class Work:
     refusal: Failure | None = None
     """Why there is no link."""
     pods: dict[str, list[Pod]] = field(default_factory=dict)
+    """By class; of removed ones too."""
     lost: list[Pod] = field(default_factory=list)
     """Pods on nodes that are lost: not counted any more."""
     now: float = 0.0

@@ -1,8 +1,9 @@
 """Downstreams: how many units there are, who gets them, and what each database's claims are told to hold to.
 
-Charged is every worker that is not known to be dead, with all its slots: starting, retired and draining ones, and those
-of an old revision. That keeps fleets from being started that could only wait. What keeps the downstream whole is not
-this arithmetic but the claim, which counts the units in flight under a lock, whatever workers exist.
+Charged is every worker that is not known to be dead, with all its slots: starting, retired and draining ones, those of
+an old revision, and those whose class was removed. That keeps fleets from being started that could only wait. What
+keeps the downstream whole is not this arithmetic but the claim, which counts the units in flight under a lock, whatever
+workers exist.
 """
 
 from __future__ import annotations
@@ -70,9 +71,11 @@ def _allocate(
     sharers = _allowed(
         capacity, [_sharer(capacity, p, asks[p.key], limit) for p in pools if p.spec.capacity is not None]
     )
-    proposed = share.divide(limit, [s.claimant for s in sharers])
-    given = _agreed(limit, sharers, proposed, memory)
-    shares = tuple(_share(capacity, s, given, sharers, limit) for s in sharers)
+    removed = _removed(capacity, wanted, facts)
+    free = max(limit - removed, 0)
+    proposed = share.divide(free, [s.claimant for s in sharers])
+    given = _agreed(free, sharers, proposed, memory)
+    shares = tuple(_share(capacity, s, given, sharers, limit, removed) for s in sharers)
     databases = sorted({s.pool.database for s in sharers} | {d.database for d in seen})
     needs = {
         name: sum(x.allocated for s, x in zip(sharers, shares, strict=True) if s.pool.database == name)
@@ -93,6 +96,7 @@ def _allocate(
         shares=shares,
         limits=told.limits,
         remarks=now_working.remarks,
+        removed=removed,
         memory=replace(
             memory,
             given=tuple(sorted(given.items())),
@@ -100,6 +104,13 @@ def _allocate(
             charged=tuple(sorted(told.charged.items())),
         ),
     )
+
+
+def _removed(capacity: CapacitySpec, wanted: Wanted, facts: Facts) -> int:
+    """Return what workers are charged whose class is asked for no more."""
+    asked = {pool.key for pool in wanted.pools}
+    gone = (facts.classes.get(worker.class_) for worker in facts.workers if worker.class_ not in asked)
+    return sum(seen.charge for seen in gone if seen is not None and seen.downstream == capacity.name)
 
 
 def _sight(
@@ -147,7 +158,11 @@ def rooms(wanted: Wanted, downstreams: Iterable[Allocation], asks: Mapping[str, 
             (pool for pool in wanted.pools if pool.downstream == allocation.downstream),
             key=lambda pool: (-asks[pool.key].lateness, pool.key),
         )
-        free = allocation.limit - sum(asks[pool.key].exist * asks[pool.key].charge for pool in sharing)
+        free = (
+            allocation.limit
+            - allocation.removed
+            - sum(asks[pool.key].exist * asks[pool.key].charge for pool in sharing)
+        )
         share = {s.pool: s.replicas for s in allocation.shares}
         for pool in sharing:
             ask = asks[pool.key]
@@ -234,7 +249,12 @@ def _agreed(
 
 
 def _share(
-    capacity: CapacitySpec, sharer: _Sharer, given: Mapping[str, int], sharers: Sequence[_Sharer], limit: int
+    capacity: CapacitySpec,
+    sharer: _Sharer,
+    given: Mapping[str, int],
+    sharers: Sequence[_Sharer],
+    limit: int,
+    removed: int,
 ) -> Share:
     key, claimant, ask = sharer.pool.key, sharer.claimant, sharer.ask
     spec = sharer.pool.spec.capacity
@@ -242,7 +262,7 @@ def _share(
     workers = given[key]
     allocated = workers * claimant.charge
     one = spec.units_per_job + spec.units_per_pod
-    left = limit - sum(given[s.pool.key] * s.claimant.charge for s in sharers)
+    left = limit - removed - sum(given[s.pool.key] * s.claimant.charge for s in sharers)
     others = [s for s in sharers if s is not sharer]
     reserved = any(s.claimant.minimum for s in others)
     if (
@@ -262,7 +282,7 @@ def _share(
         allocated=allocated,
         replicas=workers,
         held_back_by=held,
-        message=_say(capacity, sharer, workers, allocated, others, given),
+        message=_say(capacity, sharer, workers, allocated, others, given, removed),
     )
 
 
@@ -279,6 +299,7 @@ def _say(
     allocated: int,
     others: Sequence[_Sharer],
     given: Mapping[str, int],
+    removed: int,
 ) -> str:
     ask = sharer.ask
     if workers >= ask.replicas:
@@ -286,7 +307,7 @@ def _say(
     asks = f"asks for {ask.replicas * ask.charge} units of {capacity.name}, has {allocated}"
     if sharer.allowed is not None and workers >= sharer.claimant.wanted:
         return f"{asks}: its namespace {sharer.pool.namespace} is allowed {sharer.allowed} units in all"
-    parts = []
+    parts = [f"workers of removed classes have {removed}"] if removed else []
     for other in others:
         units = given[other.pool.key] * other.claimant.charge
         if units:

@@ -104,6 +104,10 @@ class ClassFacts:
     """Whether counts and ages come from a sample."""
     versions: tuple[QueuedVersion, ...] = ()
     """What is queued and only some of the workers understand; in the middle of a rollout there may be such."""
+    downstream: str | None = None
+    charge: int = 0
+    """Units of it that one worker is charged, by what the queue was told of the class last: for one that is asked for
+    no more, and whose manifest is not known."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -251,6 +251,8 @@ class Allocation:
     """By database: the limit that its claims are to hold to from now on. Their sum is never above `limit`, save for
     units still in flight where a limit was just lowered."""
     remarks: tuple[Remark, ...] = ()
+    removed: int = 0
+    """Units of workers whose class is asked for no more: nobody gets them before those are gone."""
     memory: CapacityMemory = field(default_factory=CapacityMemory)
 
 

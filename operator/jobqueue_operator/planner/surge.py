@@ -60,8 +60,8 @@ def _of_downstream(
         return set()
     granted = {share.pool: share.allocated for share in allocation.shares}
     used = {key: max(granted.get(key, 0), asks[key].exist * asks[key].charge) for key in pools}
-    # Units in flight may be those of workers that are in no manifest.
-    others = max(allocation.in_use - sum(used.values()), 0)
+    # Units in flight may be those of workers that are in no manifest, of which not all are known.
+    others = max(allocation.in_use - sum(used.values()), allocation.removed)
     bounds = [_Bound(allocation.limit - others, pools), *_narrower(wanted, allocation, pools)]
     goes_on = {key for key in pools if key in before and before[key].revision == pools[key].revision}
     surged = {key for key in goes_on if before[key].surge}

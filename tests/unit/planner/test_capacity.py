@@ -119,6 +119,16 @@ def test_workers_that_leave_hold_their_units() -> None:
     assert (found.decision.replicas, found.replicas) == (10, 7)
 
 
+def test_workers_of_a_removed_class_hold_their_units() -> None:
+    classes = {"a": HUNGRY, "gone": ClassFacts(downstream="db", charge=4), "other": ClassFacts(charge=4)}
+    fleets = workers("a", 4), workers("gone", 3), workers("other", 1)
+    found = plan(asked(pool_spec("a")), seen(classes, *fleets), None, now=1000.0)
+    assert (pool(found, "a").decision.replicas, pool(found, "a").replicas) == (7, 7)
+    assert "workers of removed classes have 12" in pool(found, "a").decision.message
+    full = plan(asked(pool_spec("a")), seen(classes, workers("a", 1), workers("gone", 20)), None, now=1000.0)
+    assert pool(full, "a").replicas == 1
+
+
 def test_a_job_that_fits_is_never_left_without_a_worker() -> None:
     found = plan(asked(pool_spec("a"), pool_spec("b"), units=3), seen({"a": HUNGRY, "b": HUNGRY}), None, now=1000.0)
     assert [pool(found, name).replicas for name in ("a", "b")] == [1, 1]

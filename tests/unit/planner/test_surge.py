@@ -94,6 +94,10 @@ def test_units_that_workers_in_no_manifest_use_are_not_to_spare() -> None:
     wanted = asked(pool_spec("a", 2), units=12)
     assert surges(plan(wanted, seen(wanted, fleet("a", OLD), in_use=8), None, now=1000.0)) == {"a"}
     assert surges(plan(wanted, seen(wanted, fleet("a", OLD), in_use=9), None, now=1000.0)) == set()
+    facts = seen(wanted, fleet("a", OLD), fleet("gone", (1, "old", Phase.READY)))
+    charged = replace(facts, classes={**facts.classes, "gone": ClassFacts(downstream="db", charge=1)})
+    assert surges(plan(wanted, facts, None, now=1000.0)) == {"a"}
+    assert surges(plan(wanted, charged, None, now=1000.0)) == set()
 
 
 def test_what_a_namespace_is_allowed_holds_too() -> None:
