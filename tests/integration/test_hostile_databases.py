@@ -114,6 +114,16 @@ async def test_an_answer_that_no_queue_gives_is_refused_by_name(server: Hostile,
         await database.close()
 
 
+@pytest.mark.parametrize("name", hostile.LONG)
+async def test_of_a_long_message_the_beginning_is_passed_on(server: Hostile, name: str) -> None:
+    database = OperatorDatabase(connect.ConnInfo(_dsn(server, dbname=name), None), "jobqueue", holder="test")
+    try:
+        with pytest.raises(JobQueueError, match=r"^x{2000}$"):
+            await database.snapshot(tick=5)
+    finally:
+        await database.close()
+
+
 async def test_a_jobqueue_is_told_that_its_database_sends_too_much(server: Hostile, tmp_path: Path) -> None:
     link = Link(
         Place("db", server.port, "rows", "jobqueue"), "test", folder=tmp_path, may_migrate=True, ring=lambda: None

@@ -63,8 +63,11 @@ _AT_LOGIN: dict[str, Callable[[], Iterator[bytes]]] = {
     "login: settings": lambda: _after(_OPEN, _settings()),
     "login: notices": lambda: _after(_OPEN, _forever(message(b"N", _NOTICE + b"hello\0\0"))),
 }
+_ERRORS = {"a long error": b"XX000", "a long refusal": b"JQ003", "a long goodbye": b"57P01"}
 _ANSWERS = {"nested": b"\x5b" * 10**6, "not a queue": b"[1, 2]", "text": b"{", "a number": b"9" * 10**5}
 
+LONG = tuple(_ERRORS)
+"""Names of databases on which every answer is an error of a million letters."""
 ALL = (*_FLOODS, *_AT_LOGIN)
 """Names of databases on which it floods whoever asks, or logs in."""
 NONSENSE = tuple(_ANSWERS)
@@ -120,6 +123,9 @@ class Hostile:
             while asked := self._read(client):
                 if name in _FLOODS:
                     self._send(client, _FLOODS[name]())
+                elif name in _ERRORS:
+                    said = message(b"E", b"SERROR\0VERROR\0C" + _ERRORS[name] + b"\0M" + b"x" * _MANY + b"\0\0")
+                    self._send(client, [said + _READY])
                 elif name in _ANSWERS:
                     self._send(client, [_COLUMN + _row(_ANSWERS[name]) + _DONE + _READY])
                 elif b"jobqueue:probe" in asked and b"LISTEN" in asked:  # the last one that a listener says

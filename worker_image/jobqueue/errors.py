@@ -117,6 +117,9 @@ class CapacityConflict(QueueError):  # noqa: N818
     sqlstate = "JQ010"
 
 
+MESSAGE_MOST = 2_000
+"""Characters of a database's message that are passed on: it may be any number."""
+
 _BY_SQLSTATE: dict[str, type[QueueError]] = {cls.sqlstate: cls for cls in QueueError.__subclasses__()}
 
 
@@ -127,4 +130,4 @@ def from_database(error: psycopg.Error) -> QueueError | None:
         return None
     primary = error.diag.message_primary or str(error)
     hint = error.diag.message_hint
-    return cls(f"{primary} ({hint})" if hint else primary)
+    return cls((f"{primary} ({hint})" if hint else primary)[:MESSAGE_MOST])

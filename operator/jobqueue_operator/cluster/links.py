@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from jobqueue import connect
-from jobqueue.errors import ConnectionFailed, JobQueueError, SchemaError, StaleEpoch
+from jobqueue.errors import MESSAGE_MOST, ConnectionFailed, JobQueueError, SchemaError, StaleEpoch
 from jobqueue_operator import observe
 from jobqueue_operator.planner.facts import Facts
 from jobqueue_operator.queues.allowance import AnswerTooLarge
@@ -170,7 +170,9 @@ class Link:
     def lose(self, message: str) -> None:
         """Stop acting on this database: somebody else leads it now."""
         self._lost, self.snapshot = True, None
-        self.failure = Failure("LedByAnother", f"another operator has taken this database over: {message}")
+        self.failure = Failure(
+            "LedByAnother", f"another operator has taken this database over: {message[:MESSAGE_MOST]}"
+        )
 
     def due(self, now: float, tick: float) -> bool:
         """Whether to look now: a tick is over, or nearly; it rang; or a class at zero wants an earlier look."""
@@ -215,12 +217,13 @@ class Link:
 
 
 def _failure(error: JobQueueError) -> Failure:
+    said = str(error)[:MESSAGE_MOST]
     if isinstance(error, SchemaError):
-        return Failure("SchemaNotReady", str(error))
+        return Failure("SchemaNotReady", said)
     if isinstance(error, StaleEpoch):
-        return Failure("LedByAnother", str(error))
+        return Failure("LedByAnother", said)
     if isinstance(error, AnswerTooLarge):
-        return Failure("AnswerTooLarge", str(error))
+        return Failure("AnswerTooLarge", said)
     if isinstance(error, ConnectionFailed):
-        return Failure("Unreachable" if error.retry_helps else "LoginFailed", str(error))
-    return Failure("QueueRefused", str(error))
+        return Failure("Unreachable" if error.retry_helps else "LoginFailed", said)
+    return Failure("QueueRefused", said)

@@ -10,7 +10,7 @@ import psycopg
 from psycopg import sql
 
 from jobqueue import connect, migrate, queue, signals
-from jobqueue.errors import ConfigurationError, ConnectionFailed, JobQueueError, SchemaError
+from jobqueue.errors import MESSAGE_MOST, ConfigurationError, ConnectionFailed, JobQueueError, SchemaError
 from jobqueue_operator.queues.allowance import REMEDY, AnswerTooLarge
 from jobqueue_operator.queues.capped import Capped, migrating
 from jobqueue_operator.queues.fitting import fitting
@@ -199,4 +199,4 @@ class Database:
 
 def _line(error: psycopg.Error) -> str:
     primary = error.diag.message_primary
-    return primary or next(iter(str(error).strip().splitlines()), type(error).__name__)
+    return (primary or next(iter(str(error).strip().splitlines()), type(error).__name__))[:MESSAGE_MOST]

@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import psycopg
 from psycopg import sql
 
-from jobqueue.errors import JobQueueError
+from jobqueue.errors import MESSAGE_MOST, JobQueueError
 from jobqueue.wakeup.polling import PollingWakeup
 from jobqueue.wakeup.reconnect import Backoff, Outage
 
@@ -219,4 +219,4 @@ def _cut(connection: psycopg.AsyncConnection[Any]) -> None:
 
 def _first_line(error: BaseException) -> str:
     text = str(error).strip()
-    return text.splitlines()[0] if text else type(error).__name__
+    return text.splitlines()[0][:MESSAGE_MOST] if text else type(error).__name__
