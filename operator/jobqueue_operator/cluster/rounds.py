@@ -79,7 +79,8 @@ class Rounds:
         self._owners = _one_owner_a_class(works, self._owners)
         await self._look({id(link): link for work in works if (link := work.link) is not None}.values())
         await self._each(works, lambda work: self._settle(work, downstreams))
-        self._read_pods(works, now)
+        # By the time after the look at the databases: else one that registered in between seems older than its pod.
+        self._read_pods(works, time.time())
         self.reconciler.begin()
         wanted, facts = _wanted(works, downstreams, self.reconciler), await self._facts(works)
         found = plan(wanted, facts, self._with_restored(works), now=now, tick=self.settings.tick)

@@ -18,6 +18,10 @@ if TYPE_CHECKING:
     from jobqueue_operator.planner.facts import ClassFacts, QueuedVersion, WorkerFacts
 
 
+COMING_UP = 120.0
+"""Seconds for which an old worker that is not up yet may be one that understands what is queued."""
+
+
 def kept(
     workers: Sequence[WorkerFacts],
     revision: str,
@@ -32,10 +36,10 @@ def kept(
     stay = [w for w in rank(workers) if w.phase not in LEAVING]
     old = [w for w in stay if w.revision != revision]
     new = [w for w in stay if w.revision == revision]
-    if not old or seen is None:
+    if not old or seen is None or not (seen.ready or seen.scheduled or seen.in_flight):
         return None
     if not any(w.phase is Phase.READY for w in new):
-        found = _while_unknown(old, seen, replicas)
+        found = _while_unknown(old, replicas)
         stuck = any(not w.admitted for w in new) and not any(w.phase in LEAVING for w in workers)
         # Where the downstream has no room for one more, each would wait for the other for ever.
         return None if found is not None and found.beside and stuck else found
@@ -43,17 +47,18 @@ def kept(
     if not able and before is not None and before.reason is Reason.OLD_VERSION_QUEUED:
         # It is being started again, and will understand what it did.
         return Kept((old[-1].name,), replicas <= 1, before.reason, before.message)
+    if not able:
+        # Started again while no operator looked, perhaps.
+        return _while_unknown([w for w in old if w.age < COMING_UP], replicas)
     return _while_queued(able, [w for w in new if w.phase is Phase.READY], seen, replicas)
 
 
-def _while_unknown(old: Sequence[WorkerFacts], seen: ClassFacts, replicas: int) -> Kept | None:
-    if not (seen.ready or seen.scheduled or seen.in_flight):
-        return None
+def _while_unknown(old: Sequence[WorkerFacts], replicas: int) -> Kept | None:
     # Of each revision the one with the most to lose; one that does not come up understands nothing.
     names = tuple({w.revision: w.name for w in old if w.phase is not Phase.BACKOFF}.values())
     if not names:
         return None
-    message = f"rolling out: {_listed(names)} stays until a new worker is up and has said what it understands"
+    message = f"rolling out: {_listed(names)} stays until old and new workers have said what they understand"
     return Kept(names, replicas <= len(names), Reason.WAITING_FOR_READY, message)
 
 

@@ -57,6 +57,7 @@ STARTING = worker("n", phase=Phase.STARTING)
         ([worker("o1", phase=Phase.STARTING)], BUSY, ["o1"], UNKNOWN),
         ([worker("o1"), worker("n", phase=Phase.STARTING, admitted=False), worker("o2", phase=Phase.DRAINING)],
          BUSY, ["o1"], UNKNOWN),
+        ([worker("o1", phase=Phase.STARTING, age=119.0), worker("n")], BUSY, ["o1"], UNKNOWN),
         # A new worker has said it.
         ([worker("o1"), worker("n", "r")], contested(RENDER), ["o1"], QUEUED),
         ([worker("o1-a"), worker("o1-b", busy=1), worker("n", "r")], contested(RENDER), ["o1-b"], QUEUED),
@@ -88,6 +89,8 @@ def test_who_stays(
         ([worker("o1", phase=Phase.RETIRED)], BUSY),
         ([worker("o1"), worker("n", phase=Phase.STARTING, admitted=False)], BUSY),  # no room for both
         ([worker("o1"), worker("n")], BUSY),  # the ordinary rollout
+        ([worker("o1", phase=Phase.STARTING, age=120.0), worker("n")], BUSY),
+        ([worker("o1", phase=Phase.BACKOFF), worker("n")], BUSY),
         ([worker("o1", "m"), worker("n")], contested(MAIL)),  # what only new ones understand
         ([worker("o1", "r"), worker("n", "r")], contested(RENDER)),
         ([worker("o1"), worker("n-a", "r"), worker("n-b")], contested(RENDER)),
@@ -107,8 +110,9 @@ def test_the_message_names_kind_version_count_and_remedy() -> None:
 
 def test_one_that_is_started_again_in_between_stays_kept() -> None:
     held = pool(worker("o1"), worker("n", "r"), seen=contested(RENDER))
-    again = pool(worker("o1", phase=Phase.STARTING), worker("n"), before=held)
+    again = pool(worker("o1", phase=Phase.BACKOFF), worker("n"), before=held)
     assert again.kept == held.kept is not None
+    assert pool(worker("o1", phase=Phase.STARTING), worker("n"), seen=ClassFacts(), before=held).kept is None
 
 
 def test_the_last_old_one_is_neither_replaced_nor_retired_and_a_new_one_comes_beside_it() -> None:
