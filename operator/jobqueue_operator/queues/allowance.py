@@ -13,7 +13,7 @@ TOGETHER_MOST = 32 * MIB
 """Bytes of all answers that are under way, beyond which none is taken of more than `SMALL`."""
 SMALL = MIB
 WORK_MOST = 1.0
-"""Seconds that reading one answer may keep the process busy. libpq compares each setting with all that came before."""
+"""Seconds of a processor that reading one answer may take. libpq compares each setting with all that came before."""
 WORK_SHARE = 0.5
 """What of the time reading may take where answers come without end."""
 REMEDY = "see that host and port in the Secret, or the DSN, are those of the queue's own PostgreSQL"

@@ -75,14 +75,14 @@ class Relay:
             return found
 
     def _work(self, reading: Generator[Y, Any, Any], ready: Ready | int | None) -> Y:
-        """Let the driver read what is there; nothing else happens in the process meanwhile."""
-        began = time.perf_counter()
+        """Let the driver read what is there; nothing else happens meanwhile. Waits for a processor are not its work."""
+        began = time.thread_time()
         try:
             wanted = reading.send(ready)
         except psycopg.Error:
             self._check()
             raise
-        if not self.allowance.work(time.perf_counter() - began):
+        if not self.allowance.work(time.thread_time() - began):
             self._check()
         return wanted
 
