@@ -26,7 +26,7 @@ IN_A_NAMESPACE = {
     "jobqueue.dev/downstreamcapacities/status": {"patch"},
     "apps/deployments": {"list", "watch", "create", "patch", "delete"},
     "/pods": {"list", "watch", "patch"},
-    "/serviceaccounts": {"create", "patch"},
+    "/serviceaccounts": {"list", "watch", "create", "patch"},
     "policy/poddisruptionbudgets": {"list", "watch", "create", "patch", "delete"},
     "autoscaling/horizontalpodautoscalers": {"list", "watch"},
     "events.k8s.io/events": {"create"},

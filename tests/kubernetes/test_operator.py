@@ -68,6 +68,54 @@ def test_what_somebody_changes_is_put_back_and_said(shop: Operated) -> None:
     eventually(lambda: "PutBack" in shop.events(), within=10)
 
 
+@pytest.mark.parametrize(
+    ("group", "plural", "name", "change"),
+    [
+        ("/apis/policy/v1", "poddisruptionbudgets", "shop-email", {"spec": {"maxUnavailable": 9}}),
+        ("/apis/networking.k8s.io/v1", "networkpolicies", "shop-email", {"spec": {"policyTypes": ["Egress"]}}),
+        ("/api/v1", "serviceaccounts", "shop-worker", {"automountServiceAccountToken": True}),
+    ],
+)
+def test_whatever_of_ours_is_changed_or_deleted_is_put_back_and_said(
+    operated: Operated, database: Database, group: str, plural: str, name: str, change: dict[str, Any]
+) -> None:
+    operated.put(secret("shop-operator", database), secret("shop-worker", database), job_queue())
+    operated.start(network_policy="true")
+    operated.until("Ready", "True")
+    made = eventually(lambda: operated.object(group, plural, name), within=10)
+    path = f"{group}/namespaces/{operated.namespace}/{plural}/{name}"
+
+    def asked() -> Any:
+        found = operated.object(group, plural, name) or {}
+        return {key: value for key, value in found.items() if key not in {"metadata", "status"}}
+
+    before = asked()
+    operated.cluster.request("PATCH", path, change, content="application/merge-patch+json")
+    eventually(lambda: asked() == before, within=10)
+    eventually(lambda: operated.notes("PutBack") == 1, within=10)
+    operated.cluster.request("DELETE", path)
+    eventually(lambda: operated.object(group, plural, name), within=10)
+    eventually(lambda: operated.notes("PutBack") == 2, within=10)
+    assert operated.object(group, plural, name)["metadata"]["uid"] != made["metadata"]["uid"]
+
+
+def test_the_account_of_a_paused_jobqueue_stays_as_somebody_made_it(shop: Operated) -> None:
+    path = f"/api/v1/namespaces/{shop.namespace}/serviceaccounts/shop-worker"
+
+    def changed() -> bool:
+        return bool(shop.object("/api/v1", "serviceaccounts", "shop-worker")["automountServiceAccountToken"])
+
+    shop.put(job_queue("shop", job_class(paused=True)))
+    eventually(lambda: shop.status()["observedGeneration"] == 2, within=10)
+    change = {"automountServiceAccountToken": True}
+    shop.cluster.request("PATCH", path, change, content="application/merge-patch+json")
+    shop.put(job_queue("shop", job_class(paused=True, timeout="6s")))
+    eventually(lambda: shop.status()["observedGeneration"] == 3, within=10)
+    assert changed()
+    shop.put(job_queue())
+    eventually(lambda: not changed(), within=10)
+
+
 def test_a_secret_that_is_missing_is_named_and_its_coming_is_noticed(operated: Operated, database: Database) -> None:
     operated.put(job_queue())
     operated.start()

@@ -127,6 +127,11 @@ class Operated:
         found = self.cluster.request("GET", f"/apis/events.k8s.io/v1/namespaces/{self.namespace}/events")
         return {event["reason"]: event.get("note", "") for event in found["items"]}
 
+    def notes(self, reason: str) -> int:
+        """Return how many events of the namespace have this reason."""
+        found = self.cluster.request("GET", f"/apis/events.k8s.io/v1/namespaces/{self.namespace}/events")
+        return sum(event["reason"] == reason for event in found["items"])
+
     def deployment(self, name: str = "shop-email") -> Any:
         return self.object("/apis/apps/v1", "deployments", name)
 

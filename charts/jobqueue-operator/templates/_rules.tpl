@@ -15,7 +15,7 @@
   verbs: [list, watch, patch]
 - apiGroups: [""]
   resources: [serviceaccounts]
-  verbs: [create, patch]
+  verbs: [list, watch, create, patch]
 - apiGroups: [policy]
   resources: [poddisruptionbudgets]
   verbs: [list, watch, create, patch, delete]

@@ -51,6 +51,11 @@ BETWEEN = 0.5
 """Seconds between two rounds at least, whatever rings."""
 DEEPEST = 20_000
 """Python's own limit of nesting: an API server takes objects 10,000 deep, one of which may not end the operator."""
+OURS = frozenset({
+    kubernetes_api.PODS, kubernetes_api.DEPLOYMENTS, kubernetes_api.DISRUPTION_BUDGETS, kubernetes_api.SERVICE_ACCOUNTS,
+    kubernetes_api.NETWORK_POLICIES,
+})  # fmt: skip
+"""Kinds of object that are made for a JobQueue, and watched by label."""
 _NOT_FOUND = 404
 
 
@@ -134,13 +139,9 @@ class Operator:
             self.failed = _refusal(error)
             return
         labels = f"{MANAGER_LABEL}={MANAGER}"
-        watched = {
-            kind: self._informers(api, kind, labels)
-            for kind in (kubernetes_api.PODS, kubernetes_api.DEPLOYMENTS, kubernetes_api.DISRUPTION_BUDGETS)
-        }
+        kinds = OURS if self.settings.network_policy else OURS - {kubernetes_api.NETWORK_POLICIES}
+        watched = {kind: self._informers(api, kind, labels) for kind in kinds}
         watched[kubernetes_api.AUTOSCALERS] = self._informers(api, kubernetes_api.AUTOSCALERS, "")
-        if self.settings.network_policy:
-            watched[kubernetes_api.NETWORK_POLICIES] = self._informers(api, kubernetes_api.NETWORK_POLICIES, labels)
         for informers in watched.values():
             informers.start()
         registered = handlers.registry(queues, capacities, self._bell.set, kubeconfig=self.settings.kubeconfig)
@@ -221,7 +222,7 @@ class Operator:
                 cluster,
                 watched[kubernetes_api.PODS],
                 watched[kubernetes_api.AUTOSCALERS],
-                Applied(api, kubernetes_api.SERVICE_ACCOUNTS, None),
+                Applied(api, kubernetes_api.SERVICE_ACCOUNTS, watched[kubernetes_api.SERVICE_ACCOUNTS]),
                 self.settings.network_policy,
             ),
             teller=Teller(api, Events(api, reporter=self.settings.identity), queues),

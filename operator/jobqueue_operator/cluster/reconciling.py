@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from jobqueue_operator.platforms.kubernetes.informer import Informers
     from jobqueue_operator.platforms.kubernetes.platform import Cluster
     from jobqueue_operator.queues.saying import Level
-    from jobqueue_operator.resources import ClassSpec
+    from jobqueue_operator.resources import ClassSpec, JobQueue
 
 log = logging.getLogger(__name__)
 
@@ -131,12 +131,7 @@ class Reconciler:
         if work.link is None:
             return
         if work.sight.snapshot is not None:
-            await self.accounts.have(
-                work.key[0],
-                account_name(work.key[1]),
-                work.known.uid,
-                lambda: workload.service_account(work.queue, owner_uid=work.known.uid),  # type: ignore[arg-type]
-            )
+            await self._have_account(work, work.queue)
         executor = Executor(work.link.database, work.platform, _Log())
         try:
             work.facts = await executor.carry_out(work.plan, work.sight)
@@ -145,6 +140,15 @@ class Reconciler:
             return
         if work.sight.snapshot is not None:
             await self._end_removed(work, work.sight.snapshot)
+
+    async def _have_account(self, work: Work, queue: JobQueue) -> None:
+        work.account_put_back = await self.accounts.have(
+            work.key[0],
+            account_name(work.key[1]),
+            work.known.uid,
+            lambda: workload.service_account(queue, owner_uid=work.known.uid),
+            put_back=not all(spec.paused for spec in queue.spec.classes),
+        )
 
     def _stamp(self, work: Work) -> str:
         return f"{work.known.uid} {work.generation} {sorted(work.known.restarts.items())}"

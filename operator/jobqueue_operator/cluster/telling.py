@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from jobqueue_operator.cluster import events
 from jobqueue_operator.planner import status
 from jobqueue_operator.planner.status import ClassState, Condition, QueueState
+from jobqueue_operator.planner.workload.names import account_name
 from jobqueue_operator.platforms.kubernetes.api import DOWNSTREAM_CAPACITIES, JOB_QUEUES, ApiError, Unreachable
 from jobqueue_operator.registration import own_name
 
@@ -97,8 +98,14 @@ class Teller:
             await self.events.tell(work.known, "JobQueue", "Normal", "Scaled", "Scale", note)
 
     async def _tell_pods(self, work: Work) -> None:
-        for class_ in work.platform.put_back if work.platform is not None else ():
-            note = f"class {class_}: somebody changed its objects; they are put back. Pause the class to change them"
+        put_back = [
+            f"class {class_}: somebody changed its objects; they are put back. Pause the class to change them"
+            for class_ in (work.platform.put_back if work.platform is not None else ())
+        ]
+        if work.account_put_back:
+            name = account_name(work.key[1])
+            put_back.append(f"somebody changed ServiceAccount {name}; it is put back. Pause all classes to change it")
+        for note in put_back:
             log.warning("%s/%s %s", *work.key, note)
             await self.events.tell(work.known, "JobQueue", "Warning", "PutBack", "Apply", note)
         for pod in work.lost:

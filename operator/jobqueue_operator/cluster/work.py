@@ -40,6 +40,8 @@ class Work:
     now: float = 0.0
     """Seconds since the epoch, of the look at the pods."""
     platform: KubernetesPlatform | None = None
+    account_put_back: bool = False
+    """Whether somebody had changed the ServiceAccount."""
     sight: Sight | None = None
     plan: Plan | None = None
     facts: Facts | None = None

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from jobqueue_operator.platforms.kubernetes.informer import version_of
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Mapping
 
@@ -16,7 +18,8 @@ if TYPE_CHECKING:
 class _Record:
     token: Hashable
     uid: str
-    generation: int
+    asked: int
+    """What was asked for then, as a number that grows with it."""
 
 
 class Applied:
@@ -52,14 +55,14 @@ class Applied:
         answer = await self._api.apply(self._kind, make())
         if self._seen is not None:
             self._seen.note(answer)
-        found = _Record(token, answer["metadata"].get("uid", ""), answer["metadata"].get("generation", 0))
+        found = _Record(token, answer["metadata"].get("uid", ""), _asked(answer))
         self._records[namespace, name] = found
         if same is None:
             return False
         if found.uid != same.uid:
             return True  # it was deleted
         # Whoever changed fields that are not ours changed nothing that had to be put back.
-        return observed is not None and found.generation != observed["metadata"].get("generation", 0)
+        return observed is not None and found.asked != _asked(observed)
 
     def seen(self) -> list[Object]:
         """Return every object that is known of; none where they are not watched."""
@@ -80,5 +83,10 @@ class Applied:
 
 
 def _newer(observed: Object, record: _Record) -> bool:
-    metadata = observed["metadata"]
-    return bool(metadata.get("uid") != record.uid or metadata.get("generation", 0) > record.generation)
+    return bool(observed["metadata"].get("uid") != record.uid or _asked(observed) > record.asked)
+
+
+def _asked(thing: Object) -> int:
+    """Return its generation; of a kind that has none, such as ServiceAccounts, the version of the whole."""
+    found = thing["metadata"].get("generation")
+    return found if isinstance(found, int) else version_of(thing)

@@ -57,8 +57,8 @@ class Informer:
     def note(self, thing: Object) -> None:
         """Take an object as an answer to our own request showed it, which the watch may be late to say."""
         # What the watch has gone past it has told already; the object may have been deleted since.
-        key, version = _key(thing), _version(thing)
-        if version > self._told and (key not in self.objects or version > _version(self.objects[key])):
+        key, version = _key(thing), version_of(thing)
+        if version > self._told and (key not in self.objects or version > version_of(self.objects[key])):
             self.objects[key] = drop_unread(thing)
 
     async def _run(self) -> None:
@@ -102,7 +102,7 @@ class Informer:
                 continue
             key = _key(thing)
             # Our own request may have been answered before the watch said so, and with a later version.
-            if key in self.objects and _version(self.objects[key]) > self._told:
+            if key in self.objects and version_of(self.objects[key]) > self._told:
                 continue
             if kind == "DELETED":
                 self.objects.pop(key, None)
@@ -149,7 +149,8 @@ def _key(thing: Object) -> Key:
     return thing["metadata"].get("namespace", ""), thing["metadata"]["name"]
 
 
-def _version(thing: Object) -> int:
+def version_of(thing: Object) -> int:
+    """Return its resource version."""
     return _number(thing["metadata"].get("resourceVersion", ""))
 
 

@@ -16,9 +16,10 @@ if TYPE_CHECKING:
 
 
 class FakeApi:
-    """One Deployment, `spec.replicas` of which is whatever was said last."""
+    """One object, a Deployment unless it has no generations, `spec.replicas` of which is whatever was said last."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, generations: bool) -> None:
+        self.generations = generations
         self.thing: Object | None = None
         self.version = 100
         self.uids = 0
@@ -26,15 +27,16 @@ class FakeApi:
         self.deleted: list[Any] = []
 
     def set(self, spec: Mapping[str, Any]) -> Object:
-        self.version += 1
         if self.thing is None:
             self.uids += 1
-            self.thing = {"metadata": {"namespace": "shop", "name": "email", "uid": f"u{self.uids}", "generation": 0}}
-        before = self.thing.get("spec")
+            self.thing = {"metadata": {"namespace": "shop", "name": "email", "uid": f"u{self.uids}"}}
+        before, metadata = self.thing.get("spec"), self.thing["metadata"]
         self.thing["spec"] = {**(before or {}), **spec}
-        changed = self.thing["spec"] != before
-        self.thing["metadata"] |= {"resourceVersion": str(self.version)}
-        self.thing["metadata"]["generation"] += changed
+        if self.thing["spec"] != before:
+            self.version += 1
+            metadata["resourceVersion"] = str(self.version)
+            if self.generations:
+                metadata["generation"] = metadata.get("generation", 0) + 1
         return copy.deepcopy(self.thing)
 
     async def apply(self, kind: Kind, manifest: Mapping[str, Any]) -> Object:
@@ -47,8 +49,8 @@ class FakeApi:
 
 
 class World:
-    def __init__(self, *, watched: bool = True) -> None:
-        self.api = FakeApi()
+    def __init__(self, *, watched: bool = True, generations: bool = True) -> None:
+        self.api = FakeApi(generations=generations)
         self.informer = Informer(self.api, DEPLOYMENTS, None)  # type: ignore[arg-type]
         seen = Informers([self.informer]) if watched else None
         self.applied = Applied(self.api, DEPLOYMENTS, seen)  # type: ignore[arg-type]
@@ -152,6 +154,20 @@ async def test_what_is_not_watched_is_applied_once_a_token() -> None:
     assert not await world.have(3)
     assert world.api.applied == 2
     assert world.changed is None
+
+
+async def test_of_a_kind_without_generations_the_version_of_the_whole_tells() -> None:
+    """A ServiceAccount: whoever changes anything raises its version, and putting back what was not changed does not."""
+    world = World(generations=False)
+    await world.have()
+    world.somebody_sets(owned_by_others=True)
+    assert not await world.have()
+    world.somebody_sets(replicas=7)
+    assert await world.have()
+    assert not await world.have()
+    world.somebody_deletes()
+    assert await world.have()
+    assert world.api.applied == 4
 
 
 async def test_after_its_end_it_is_made_anew() -> None:
