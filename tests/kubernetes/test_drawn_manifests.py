@@ -151,7 +151,7 @@ def write(operated: Operated, neighbour: Neighbour, burst: Sequence[dict[str, An
     return count
 
 
-@pytest.mark.timeout(120 + MANIFESTS // 5)
+@pytest.mark.timeout(300 + MANIFESTS // 5)
 def test_each_is_refused_or_told_what_became_of_it_and_a_neighbour_goes_on(
     operated: Operated, database: Database, empty_database: Database
 ) -> None:
