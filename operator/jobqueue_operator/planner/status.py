@@ -154,7 +154,10 @@ def merge(
 
 
 def same(before: Mapping[str, Any], after: Mapping[str, Any]) -> bool:
-    """Whether two statuses differ only in numbers that move all the time, so that writing the new one can wait."""
+    """Whether two statuses differ only in numbers that move all the time, so that writing the new one can wait.
+
+    The first dead job and the first and last worker are news: rare, and what somebody who looks may be waiting for.
+    """
     return bool(_still(before) == _still(after))
 
 
@@ -174,7 +177,8 @@ def _still(status: Mapping[str, Any]) -> Any:
     }
     classes = [(c.get("name"), c.get("desiredReplicas"), c.get("reason")) for c in status.get("classes") or ()]
     shares = [(a.get("jobQueue"), a.get("class"), a.get("allocated")) for a in status.get("allocations") or ()]
-    return status.get("observedGeneration"), status.get("limit"), conditions, classes, shares
+    some = bool(status.get("replicas")), bool(status.get("deadJobs"))
+    return status.get("observedGeneration"), status.get("limit"), conditions, classes, shares, some
 
 
 def _condition(found: Condition, old: Mapping[str, Any] | None, generation: int, now: str) -> dict[str, Any]:

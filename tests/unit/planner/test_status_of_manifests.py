@@ -251,15 +251,23 @@ def test_ages(seconds: float, text: str) -> None:
 
 
 def test_numbers_that_move_all_the_time_make_no_other_status() -> None:
-    one = status(class_(facts=ClassFacts(ready=1, oldest_age=3)), others=[HELD], now=THEN)
-    two = status(class_(facts=ClassFacts(ready=9, oldest_age=30), workers=[worker("a")]), others=[HELD], before=one)
+    some, more = [worker("a")], [worker("a"), worker("b")]
+    one = status(class_(facts=ClassFacts(ready=0, dead=1), workers=some), others=[HELD], now=THEN)
+    two = status(class_(facts=ClassFacts(ready=9, dead=2, oldest_age=30), workers=more), others=[HELD], before=one)
     assert same(one, two)
     assert same(one, two | {"conditions": two["conditions"][::-1]}), "their order says nothing"
+    assert not same({}, one)
+
+
+def test_what_is_news_is_written_at_once() -> None:
+    one = status(others=[HELD], now=THEN)
+    assert same(one, status(others=[HELD], before=one))
     assert not same(one, status(class_(made=pool(2)), others=[HELD], before=one))
     assert not same(one, status(class_(made=pool(1, Reason.IDLE)), others=[HELD], before=one))
     assert not same(one, status(before=one))
     assert not same(one, status(others=[HELD], before=one, generation=4))
-    assert not same({}, one)
+    assert not same(one, status(class_(workers=[worker("a")]), others=[HELD], before=one)), "the first worker"
+    assert not same(one, status(class_(facts=ClassFacts(dead=1)), others=[HELD], before=one)), "the first dead job"
 
 
 def allocation(**fields: Any) -> Allocation:
