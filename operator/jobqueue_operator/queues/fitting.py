@@ -9,7 +9,7 @@ from jobqueue_operator.queues.allowance import AnswerTooLarge
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sized
 
-CLASSES_MOST = 1_000
+CLASSES_MOST = 5_000
 WORKERS_MOST = 40_000
 DOWNSTREAMS_MOST = 1_000
 TABLES_MOST = 1_000
