@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections import defaultdict
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -115,10 +115,11 @@ class Reconciler:
         work.platform = KubernetesPlatform(self.cluster, targets, work.pods, work.now)
         workers = await work.platform.observe()
         if work.link is None or work.link.snapshot is None:
-            return Sight(observe.facts(None, workers), None)
+            return Sight(replace(observe.facts(None, workers), told=work.platform.told()), None)
         snapshot = work.link.snapshot
         removed = work.pods.keys() - {spec.name for spec in work.queue.spec.classes}
-        return Sight(observe.part(work.link.facts, snapshot, {*targets, *removed}, workers), snapshot)
+        facts = observe.part(work.link.facts, snapshot, {*targets, *removed}, workers)
+        return Sight(replace(facts, told=work.platform.told()), snapshot)
 
     async def reconcile(self, work: Work, plan: Plan) -> None:
         """Bring one JobQueue's objects a step nearer to the plan. Raises JobQueueError and ApiError."""

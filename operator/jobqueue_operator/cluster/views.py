@@ -41,6 +41,12 @@ def together(parts: Mapping[Key, tuple[str, Facts]], classes: Mapping[Key, Itera
             for key, (_, facts) in parts.items()
             for worker in facts.workers
         ),
+        told={
+            pool_key(key, name): facts.told[name]
+            for key, (_, facts) in parts.items()
+            for name in classes[key]
+            if name in facts.told
+        },
         connections={
             database: facts.connections[HERE] for database, facts in parts.values() if HERE in facts.connections
         },

@@ -36,7 +36,7 @@ class Ask:
     charge: int = 0
     """Units that one worker is charged: unitsPerPod + unitsPerJob * slots; 0 without a downstream."""
     exist: int = 0
-    """Workers not known to be dead, whatever their phase: each is charged."""
+    """Workers not known to be dead, whatever their phase, and those about to be made: each is charged."""
     leaving: int = 0
     """Those of them that are being stopped."""
     lateness: float = 0.0
@@ -58,6 +58,7 @@ def ask(
     spec = wanted.spec
     memory = previous.memory if previous is not None else ClassMemory()
     leaving = sum(1 for w in workers if w.phase is Phase.DRAINING)
+    exist = max(len(workers), leaving + facts.told.get(wanted.key, 0))
     stay = sum(1 for w in workers if w.phase not in {Phase.RETIRED, Phase.DRAINING})
     decided = previous.decision if previous is not None and previous.decision.reason is not Reason.RESTORED else None
     current = decided.replicas if decided is not None else stay
@@ -77,7 +78,7 @@ def ask(
             minimum=least,
             slots=spec.concurrency,
             charge=charge,
-            exist=len(workers),
+            exist=exist,
             leaving=leaving,
             blind=True,
             reason=reason or (Reason.FACTS_REFUSED if problem is not None else Reason.NOT_VISIBLE),
@@ -92,7 +93,7 @@ def ask(
         minimum=least,
         slots=spec.concurrency,
         charge=charge,
-        exist=len(workers),
+        exist=exist,
         leaving=leaving,
         lateness=seen.oldest_age / target,
         reason=Reason.IDLE,

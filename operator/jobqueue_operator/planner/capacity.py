@@ -173,7 +173,7 @@ def rooms(wanted: Wanted, downstreams: Iterable[Allocation], asks: Mapping[str, 
             more = max(min(ask.replicas, share.get(pool.key, 0)) - have, 0)
             fit = max(free, 0) // max(ask.charge, 1)
             left = free - fit * ask.charge
-            if fit < more and (ask.exist == 0 or left >= spec.units_per_job + spec.units_per_pod):
+            if fit < more and (ask.exist + fit == 0 or left >= spec.units_per_job + spec.units_per_pod):
                 # One whose slots are not all free: the claim keeps the limit. And nobody is left with no worker.
                 fit += 1
             found[pool.key] = have + min(more, fit)

@@ -163,5 +163,7 @@ class Facts:
     downstreams: Mapping[str, tuple[DownstreamFacts, ...]] = field(default_factory=dict)
     """By the downstream's name: one entry for each database whose queue knows it."""
     workers: tuple[WorkerFacts, ...] = ()
+    told: Mapping[str, int] = field(default_factory=dict)
+    """By pool key: workers that a platform was told to keep, where it makes them by itself: some may yet come."""
     connections: Mapping[str, int] = field(default_factory=dict)
     """By database: connections that its server grants to ordinary users, max_connections less what it reserves."""

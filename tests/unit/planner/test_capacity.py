@@ -1,5 +1,6 @@
 """Downstreams in whole plans: who gets how many workers, when they move, and what is said."""
 
+from dataclasses import replace
 from typing import Any
 
 from hypothesis import given
@@ -127,6 +128,14 @@ def test_workers_of_a_removed_class_hold_their_units() -> None:
     assert "workers of removed classes have 12" in pool(found, "a").decision.message
     full = plan(asked(pool_spec("a")), seen(classes, workers("a", 1), workers("gone", 20)), None, now=1000.0)
     assert pool(full, "a").replicas == 1
+
+
+def test_workers_that_a_platform_is_about_to_make_hold_their_units() -> None:
+    hungry = seen({"a": HUNGRY, "b": HUNGRY}, workers("a", 1))
+    found = plan(asked(pool_spec("a"), pool_spec("b")), replace(hungry, told={"a": 10}), None, now=1000.0)
+    assert pool(found, "b").replicas == 1  # nobody is left with none
+    left = plan(asked(pool_spec("a"), pool_spec("b")), replace(hungry, told={"a": 7}), None, now=1000.0)
+    assert pool(left, "b").replicas == 3
 
 
 def test_a_job_that_fits_is_never_left_without_a_worker() -> None:

@@ -84,6 +84,13 @@ class KubernetesPlatform:
         """Return every pod as a worker. One that runs is `Starting` here: only the queue knows that it is ready."""
         return tuple(pods.worker(pod, class_, self.now) for class_, each in self.pods.items() for pod in each)
 
+    def told(self) -> dict[str, int]:
+        """Return, by class, how many pods its Deployment is to have; those that are missing may come at any moment."""
+        found = {
+            name: self.cluster.deployments.get(target.namespace, target.name) for name, target in self.targets.items()
+        }
+        return {name: _replicas(deployment) for name, deployment in found.items() if deployment is not None}
+
     async def apply(self, plan: Plan, workers: Sequence[WorkerFacts] = ()) -> None:
         """Bring each Deployment a step nearer to its pool; a class that the API server refuses holds up no other."""
         retired = {w.name for w in workers if w.phase is Phase.RETIRED}
