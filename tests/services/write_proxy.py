@@ -26,6 +26,7 @@ Moment = Literal["unsent", "unanswered"]
 """Whether the client ends before its write reaches the server, or when the server has answered it."""
 _WRITES = frozenset({"POST", "PUT", "PATCH", "DELETE"})
 _HOP_BY_HOP = frozenset({"connection", "host", "keep-alive", "te", "trailer", "transfer-encoding", "upgrade"})
+_TURNS = 0.1  # seconds in which the loop lets go of what was closed
 _CALL_WITHIN = 10.0  # seconds for a call into the proxy's loop
 
 
@@ -75,8 +76,9 @@ class WriteProxy:
         trusted = ssl.create_default_context(
             cadata=base64.b64decode(self._server["certificate-authority-data"]).decode()
         )
+        self._connector = aiohttp.TCPConnector(ssl=trusted, limit=0)
         self._client = aiohttp.ClientSession(
-            auto_decompress=False, connector=aiohttp.TCPConnector(ssl=trusted, limit=0), timeout=aiohttp.ClientTimeout()
+            auto_decompress=False, connector=self._connector, timeout=aiohttp.ClientTimeout()
         )
         app = web.Application(client_max_size=2**24)
         app.router.add_route("*", "/{path:.*}", self._forward)
@@ -90,8 +92,14 @@ class WriteProxy:
         self.kubeconfig.write_text(yaml.safe_dump(self._theirs))
 
     async def _close(self) -> None:
-        await self._client.close()
         await self._runner.cleanup()
+        rest = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in rest:
+            task.cancel()
+        await asyncio.gather(*rest, return_exceptions=True)
+        await self._connector.close(abort_ssl=True)  # a server that is not read from any more says no goodbye
+        await self._client.close()
+        await asyncio.sleep(_TURNS)
 
     async def _forward(self, request: web.Request) -> web.StreamResponse:
         await self._admitted.wait()
