@@ -18,6 +18,7 @@ from jobqueue_operator.cluster.login import Login
 from jobqueue_operator.queues.allowance import MIB, AnswerTooLarge
 from jobqueue_operator.queues.capped import Capped, migrating
 from jobqueue_operator.queues.database import Database as OperatorDatabase
+from jobqueue_operator.up.embedded import EmbeddedPostgres
 from services import hostile
 from services.hostile import Hostile
 
@@ -153,6 +154,24 @@ async def test_a_migration_takes_no_more_either(server: Hostile) -> None:
 
     with pytest.raises(AnswerTooLarge):
         await asyncio.to_thread(ask)
+
+
+async def test_a_migration_connects_by_a_socket_of_this_machine(tmp_path: Path) -> None:
+    """There the first answer may be awaited before anything stands between; it comes by another socket then."""
+    server = EmbeddedPostgres(tmp_path / "postgres")
+    info = connect.resolve(server.start())
+    kind = migrating(asyncio.get_running_loop())
+
+    def ask() -> None:
+        with connect.open_sync(info, kind=kind) as connection:
+            connection.execute("SELECT 1")
+
+    try:
+        async with asyncio.timeout(8):  # of the ten seconds after which an attempt is given up
+            for _ in range(20):
+                await asyncio.to_thread(ask)
+    finally:
+        server.stop()
 
 
 async def test_answers_of_a_real_queue_pass_whole(database: Database) -> None:

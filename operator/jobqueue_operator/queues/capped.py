@@ -16,6 +16,7 @@ import time
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import psycopg
+from psycopg.waiting import Wait
 
 from jobqueue_operator.queues.allowance import MIB, SMALL, Allowance, AnswerTooLarge, UnderWay
 
@@ -59,6 +60,8 @@ class Relay:
                 ready = yield descriptor, wanted
                 if ready and os.fstat(descriptor).st_ino != self._inode and _is_connected(descriptor):
                     self._step_between(descriptor)
+                    # Whoever waits may go on watching the socket that was there. Another wish makes it look anew.
+                    ready = yield descriptor, Wait.RW
                 descriptor, wanted = self._work(connecting, ready)
         except StopIteration as end:
             found: T = end.value
