@@ -284,7 +284,7 @@ def test_answers_in_json_keep_their_shape(cli: Cli, database: Database) -> None:
     many = cli("enqueue", "--many", "-", "--json", stdin=lines % "a" + lines % "b")
     assert many.json() == {"created": 1, "existing": 1}
     stats = cli("stats", "--json").json()
-    assert set(stats) == {"now", "classes", "downstreams", "workers", "database"}
+    assert set(stats) == {"now", "classes", "downstreams", "workers", "versions", "database"}
     assert {"class", "ready", "oldest_age", "in_flight", "scheduled", "dead", "blocked"} <= set(stats["classes"][0])
     listed = cli("list", "--key", "a", "--json").json()
     assert [(job["id"], job["status"], job["started_at"]) for job in listed] == [(1, "pending", None)]

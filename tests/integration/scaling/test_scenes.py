@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import pytest
 from bench.scaling import scenes
 
 if TYPE_CHECKING:
     from services.postgres import Server
+
+pytestmark = pytest.mark.usefixtures("_databases")  # the scenes make copies of the migrated template
 
 
 def test_a_burst_is_worked_off_in_time_and_the_fleet_goes_to_zero(pg: Server) -> None:
